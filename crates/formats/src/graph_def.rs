@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use plimsoll_graph::{ArgDef, AttrDef, FunctionDef, GraphDef, Library, NodeDef, OpDef, Versions};
+use plimsoll_graph::{ArgDef, AttrDef, AttrsPool, FunctionDef, GraphDef, Library, NodeDef, OpDef, Versions};
 
 use crate::attr_value::ArgAttrs;
 use crate::flaw::Found;
@@ -18,10 +18,11 @@ message! { impl ArgDef {
 
 impl Message for GraphDef {
     fn merge(&mut self, fields: Reader<'_>) -> Found<()> {
+        let mut pool = AttrsPool::default();
         for field in fields {
             let field = field?;
             match field.number {
-                1 => self.nodes.absorb(&field).map_err(|flaw| flaw.within("node"))?,
+                1 => absorb_node(&mut self.nodes, &field, &mut pool).map_err(|flaw| flaw.within("node"))?,
                 2 => {
                     self.library.absorb(&field).map_err(|flaw| flaw.within("library"))?;
                     carry_unknown(&field, 1..=3, &mut self.carried)?;
@@ -99,13 +100,21 @@ impl Message for NodeDef {
     }
 }
 
+/// Takes in a node. It shares attributes with those before.
+fn absorb_node(nodes: &mut Vec<NodeDef>, field: &Field<'_>, pool: &mut AttrsPool) -> Found<()> {
+    nodes.absorb(field)?;
+    nodes.last_mut().into_iter().for_each(|node| pool.share(&mut node.attrs));
+    Ok(())
+}
+
 impl Message for FunctionDef {
     fn merge(&mut self, fields: Reader<'_>) -> Found<()> {
+        let mut pool = AttrsPool::default();
         for field in fields {
             let field = field?;
             match field.number {
                 1 => self.signature.absorb(&field).map_err(|flaw| flaw.within("signature"))?,
-                3 => self.nodes.absorb(&field).map_err(|flaw| flaw.within("node_def"))?,
+                3 => absorb_node(&mut self.nodes, &field, &mut pool).map_err(|flaw| flaw.within("node_def"))?,
                 4 => self.ret.absorb(&field).map_err(|flaw| flaw.within("ret"))?,
                 5 => self.attrs.absorb(&field).map_err(|flaw| flaw.within("attr"))?,
                 6 => self.control_ret.absorb(&field).map_err(|flaw| flaw.within("control_ret"))?,
@@ -118,6 +127,7 @@ impl Message for FunctionDef {
                 _ => self.carried.extend_from_slice(field.raw),
             }
         }
+        self.nodes.shrink_to_fit();
         Ok(())
     }
 

@@ -8,7 +8,7 @@ use plimsoll_base::{Error, Result};
 
 use crate::def::is_node_name;
 use crate::id::Id;
-use crate::{Attrs, GraphDef, IdVec, InputRef, Library, NodeDef, NodeId, OpTable, TensorName, Versions};
+use crate::{Attrs, AttrsPool, GraphDef, IdVec, InputRef, Library, NodeDef, NodeId, OpTable, TensorName, Versions};
 
 /// Output `index` of `node`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
@@ -71,10 +71,16 @@ impl Graph {
     /// wrong number or type. Control inputs before data inputs.
     pub fn resolve(def: GraphDef, ops: &OpTable) -> Result<Graph> {
         let by_name = by_name(def.nodes.iter().map(|node| (node.name.as_str(), node.op.as_str())))?;
-        let nodes =
-            def.nodes.into_iter().map(|node| resolve_node(node, &by_name, ops).map(Arc::new)).collect::<Result<IdVec<NodeId, _>>>()?;
-        let graph =
-            Graph { nodes, by_name: Arc::new(by_name), library: Arc::new(def.library), versions: def.versions, carried: def.carried };
+        let mut pool = AttrsPool::default();
+        let mut library = def.library;
+        library.functions.iter_mut().flat_map(|function| &mut function.nodes).for_each(|node| pool.share(&mut node.attrs));
+        let mut resolved = |node| {
+            let mut node = resolve_node(node, &by_name, ops)?;
+            pool.share(&mut node.attrs);
+            Ok(Arc::new(node))
+        };
+        let nodes = def.nodes.into_iter().map(&mut resolved).collect::<Result<IdVec<NodeId, _>>>()?;
+        let graph = Graph { nodes, by_name: Arc::new(by_name), library: Arc::new(library), versions: def.versions, carried: def.carried };
         crate::verify::verify(&graph, ops)?;
         Ok(graph)
     }

@@ -21,7 +21,7 @@ mod text;
 mod verify;
 
 pub use attr::{AttrList, AttrValue, AttrsExt, FuncRef};
-pub use attrs::Attrs;
+pub use attrs::{Attrs, AttrsPool};
 pub use def::{GraphDef, InputRef, NodeDef, TensorName, Versions};
 pub use fingerprint::Fingerprint;
 pub use function::{FunctionDef, Library};

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use plimsoll_base::{Error, Result};
 use plimsoll_graph::id::Id;
-use plimsoll_graph::{AttrValue, Attrs, AttrsExt, FuncRef, FunctionDef, MAX_OUTPUTS, NodeId, OpTable, Output};
+use plimsoll_graph::{AttrValue, Attrs, AttrsExt, AttrsPool, FuncRef, FunctionDef, MAX_OUTPUTS, NodeId, OpTable, Output};
 
 use super::functions::Functions;
 
@@ -36,6 +36,7 @@ impl<'a> Body<'a> {
         func: &FuncRef,
         data: &[Output],
         first: NodeId,
+        pool: &mut AttrsPool,
     ) -> Result<(Body<'a>, Vec<Attrs>)> {
         let given = &func.attrs;
         let mut arguments = HashMap::new();
@@ -80,6 +81,7 @@ impl<'a> Body<'a> {
                 None => Vec::new(),
             };
             body.nodes.insert(&node.name, BodyNode { id: NodeId::from_index(first.index() + position), outputs });
+            pool.share(&mut attrs);
             all_attrs.push(attrs);
         }
         Ok((body, all_attrs))

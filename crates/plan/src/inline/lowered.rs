@@ -8,7 +8,7 @@ use std::collections::{BinaryHeap, HashMap, HashSet};
 
 use plimsoll_base::{DataType, Error, Result};
 use plimsoll_graph::id::Id;
-use plimsoll_graph::{AttrList, AttrValue, Attrs, AttrsExt, FuncRef, FunctionDef, Graph, IdVec, Node, NodeId, OpTable, Output};
+use plimsoll_graph::{AttrList, AttrValue, Attrs, AttrsExt, AttrsPool, FuncRef, FunctionDef, Graph, IdVec, Node, NodeId, OpTable, Output};
 
 use super::body::Body;
 use super::branch::{IS_LOWERED, first};
@@ -36,6 +36,7 @@ pub fn lowered(graph: &Graph, ops: &OpTable) -> Result<Option<Graph>> {
         names: 0,
         data: HashMap::new(),
         controls: HashMap::new(),
+        pool: AttrsPool::default(),
     };
     let mut next = 0;
     while let Some(&(id, is_call)) = lowering.order.get(next) {
@@ -59,6 +60,8 @@ struct Lowering<'a> {
     /// What has taken the place of outputs, and of control edges.
     data: HashMap<Output, Output>,
     controls: HashMap<NodeId, NodeId>,
+    /// The attributes of bodies' nodes.
+    pool: AttrsPool,
 }
 
 /// A call of a function as it is put in the place of a node.
@@ -333,7 +336,7 @@ impl<'a> Lowering<'a> {
             arguments.push(self.identity(label("input"), *input, *kind, (node, call.is_partitioned), start)?);
         }
         let given: Vec<Output> = arguments.iter().copied().map(first).collect();
-        let (body, all_attrs) = Body::new(self.ops, self.functions, function, &call.func, &given, self.nodes.next_id())?;
+        let (body, all_attrs) = Body::new(self.ops, self.functions, function, &call.func, &given, self.nodes.next_id(), &mut self.pool)?;
         let ids: Vec<NodeId> = (0..function.nodes.len()).map(|_| self.nodes.push(None)).collect();
         let names: HashSet<&str> = function.nodes.iter().map(|node| node.name.as_str()).collect();
         for ((own, def), mut attrs) in ids.iter().zip(&function.nodes).zip(all_attrs) {

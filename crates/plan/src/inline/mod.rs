@@ -24,7 +24,7 @@ use std::ops::Range;
 
 use plimsoll_base::{DataType, Error, Result};
 use plimsoll_graph::id::Id;
-use plimsoll_graph::{AttrList, AttrValue, Attrs, AttrsExt, FuncRef, Graph, IdVec, MAX_OUTPUTS, Node, NodeId, OpTable, Output};
+use plimsoll_graph::{AttrList, AttrValue, Attrs, AttrsExt, AttrsPool, FuncRef, Graph, IdVec, MAX_OUTPUTS, Node, NodeId, OpTable, Output};
 
 pub(crate) use self::body::Body;
 pub use self::calls::{Calls, Part};
@@ -96,6 +96,8 @@ struct Inliner<'a> {
     outputs: usize,
     /// How many names of calls were too long.
     shortened: usize,
+    /// The attributes of bodies' nodes.
+    pool: AttrsPool,
 }
 
 #[derive(Default)]
@@ -154,6 +156,7 @@ impl<'a> Inliner<'a> {
             beside: HashMap::new(),
             outputs: 0,
             shortened: 0,
+            pool: AttrsPool::default(),
         };
         for node in graph.nodes().values() {
             inliner.named(node.name.clone());
@@ -288,7 +291,7 @@ impl<'a> Inliner<'a> {
             .functions
             .find(&func.name)
             .ok_or_else(|| Error::invalid_argument(format!("function '{}' is not in the library", func.name)))?;
-        let (body, all_attrs) = Body::new(self.ops, self.functions, function, func, data, self.made.next_id())?;
+        let (body, all_attrs) = Body::new(self.ops, self.functions, function, func, data, self.made.next_id(), &mut self.pool)?;
         self.outputs += body.output_count();
         if self.outputs > MAX_OUTPUTS {
             return Err(body::too_many_outputs());

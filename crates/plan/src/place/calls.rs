@@ -5,7 +5,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use plimsoll_base::{ArgType, Code, DataType, Error, Result};
-use plimsoll_graph::{AttrValue, Attrs, AttrsExt, FuncRef, FunctionDef, Graph, IdVec, Library, Node, NodeDef, NodeId, OpTable, Output};
+use plimsoll_graph::{
+    AttrValue, Attrs, AttrsExt, AttrsPool, FuncRef, FunctionDef, Graph, IdVec, Library, Node, NodeDef, NodeId, OpTable, Output,
+};
 
 use super::groups::{Context, Member};
 use super::join::{Joined, join};
@@ -208,7 +210,8 @@ fn body(function: &FunctionDef, func: &FuncRef, library: &Arc<Library>, ops: &Op
     let args: Vec<NodeId> = nodes.ids().collect();
     let given: Vec<Output> = args.iter().map(|node| Output { node: *node, index: 0 }).collect();
     let name = &function.signature.name;
-    let (inside, all_attrs) = Body::new(ops, &Functions::of(library), function, func, &given, nodes.next_id())?;
+    let mut pool = AttrsPool::default();
+    let (inside, all_attrs) = Body::new(ops, &Functions::of(library), function, func, &given, nodes.next_id(), &mut pool)?;
     for (node, mut attrs) in function.nodes.iter().zip(all_attrs) {
         let full = format!("{name}/{}", node.name);
         let (inputs, controls) = inside.inputs(&node.inputs, name).map_err(|error| error.at_node(&full))?;

@@ -1,9 +1,12 @@
 //! Attributes by name.
 
+mod pool;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
+pub use self::pool::AttrsPool;
 use crate::AttrValue;
 
 /// Attributes by name. Names that begin with `_` are free-form hints.
