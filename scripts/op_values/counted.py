@@ -119,4 +119,22 @@ def ragged():
     run("RaggedTensorToTensor", [n(-1), ints(5), n(7), [np.array([0, 1, 3], np.int64), rows]], row_partition_types=["ROW_SPLITS", "ROW_SPLITS"])
 
 
-ALONE = [where, unique, differences, partitions, suppression, combined, stitches, ragged]
+def sparse():
+    places = np.array([[3, 0], [0, 1], [0, 3], [3, 2]], np.int64)
+    for dtype in [np.float32, np.float64, np.int32, np.int64, np.bool_]:
+        values, default = np.array([1, 0, 3, 1], dtype), dtype(1)
+        run("SparseFillEmptyRows", [places, values, np.array([5, 6], np.int64), default], gradient=dtype == np.float32)
+    run("SparseFillEmptyRows", [places[[1, 2]], f(2), np.array([1, 4], np.int64), np.float32(-1)])
+    run("SparseFillEmptyRows", [np.zeros((0, 3), np.int64), f(0), np.array([2, 1, 4], np.int64), np.float32(7)])
+    run("SparseFillEmptyRows", [np.zeros((0, 2), np.int64), f(0), np.array([0, 4], np.int64), np.float32(7)])
+    for dtype in [np.float32, np.float64, np.int32, np.int64]:
+        run("SparseFillEmptyRowsGrad", [np.array([2, 0, 5], np.int64), np.arange(6).astype(dtype)])
+    run("SparseFillEmptyRowsGrad", [np.zeros(0, np.int64), f(3)])
+    run("SparseFillEmptyRowsGrad", [np.zeros(0, np.int64), f(0)])
+    cube = np.array([[0, 0, 0], [0, 0, 1], [0, 1, 0], [1, 0, 0], [1, 2, 3]], np.int64)
+    for shape in [(9, 4), (3, -1), (36,), (2, 3, 6), (1, 36, 1), (2, 1, 3, 6)]:
+        run("SparseReshape", [cube, np.array([2, 3, 6], np.int64), np.array(shape, np.int64)])
+    run("SparseReshape", [np.zeros((0, 2), np.int64), np.array([4, 0], np.int64), np.array([0, 3], np.int64)])
+
+
+ALONE = [sparse, where, unique, differences, partitions, suppression, combined, stitches, ragged]

@@ -70,6 +70,11 @@ pub fn scatter(request: &Gather) -> Result<Prepared> {
     count(shape)?;
     let (leading, inner) = shape.split_at(*depth);
     count(&[&[*indices], inner].concat())?;
+    if *depth == 0 && *scalar_updates && *indices > MOST_UPDATES {
+        return Err(Error::unimplemented(format!(
+            "not yet: one element that is updated {indices} times, which is more than {MOST_UPDATES}"
+        )));
+    }
     // One scalar is not one of its parts.
     let by_parts = matches!(op, ScatterOp::Add | ScatterOp::Sub) && !scalar_updates;
     let (data_type, parts) = if by_parts { summed(*data_type) } else { (*data_type, 1) };
@@ -92,6 +97,9 @@ pub fn scatter(request: &Gather) -> Result<Prepared> {
         ScatterOp::Max => numbers::<I, Max>(data_type, layout),
     })
 }
+
+/// Indices without integers take no memory: a graph may ask for any number of updates.
+const MOST_UPDATES: u64 = 1 << 24;
 
 /// The numbers that a sum of a type is made of, and how many each element has.
 fn summed(data_type: DataType) -> (DataType, usize) {
@@ -259,6 +267,8 @@ impl<T: Copy + Send + Sync + std::fmt::Debug + 'static, I: Index, F: Combine<T>>
     unsafe fn run(&self, chunks: Range<u32>, args: &Args<'_>) -> Result<(), Fault> {
         let Layout { rows, inner, indices, scalar, variable, ignore, .. } = self.layout;
         let depth = self.layout.dims.len();
+        // Indices without integers that name rows without elements take no memory: there may be any number of them.
+        let indices = if depth == 0 && inner == 0 { 0 } else { indices };
         let own = self.cut.units(chunks);
         let (index_argument, update_argument, output) = if variable { (1, 2, 3) } else { (1, 0, 2) };
         // SAFETY: the arguments as documented; pieces write different rows. An output that lies on the variable is not read

@@ -212,3 +212,14 @@ fn indices_of_several_integers() {
     assert_eq!(scatter(true).unwrap(), [0, 7, 0, 0, 0, 5]);
     assert_eq!(scatter(false).unwrap_err().to_error().message(), "indices[1] does not index into shape");
 }
+
+#[test]
+fn updates_that_take_no_memory_take_no_time() {
+    let scatter = |shape: &[u64], indices, scalar_updates| {
+        let (op, data_type, index_type, shape) = (ScatterOp::Add, DataType::Int32, DataType::Int64, shape.to_vec());
+        super::scatter(&Gather::Scatter { op, data_type, index_type, shape, indices, depth: 0, scalar_updates, ignore: false })
+    };
+    assert_eq!(run_i32(&scatter(&[0, 3], 1 << 40, false).unwrap(), &[&[], &[], &[]], 0).unwrap(), [0i32; 0]);
+    assert_eq!(run_i32(&scatter(&[2], 3, true).unwrap(), &[&bytes(&[1, 2]), &[], &bytes(&[5])], 2).unwrap(), [16, 17]);
+    assert_eq!(scatter(&[2], 1 << 40, true).unwrap_err().code(), plimsoll_base::Code::Unimplemented);
+}

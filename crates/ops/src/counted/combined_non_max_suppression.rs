@@ -37,6 +37,9 @@ fn infer(cx: &mut InferCx<'_>) -> Result<()> {
     Ok(())
 }
 
+/// The rows of a result, most of which may be empty.
+const MOST_ROWS: u64 = 1 << 24;
+
 /// A box of the result.
 struct Found {
     score: f32,
@@ -63,6 +66,9 @@ fn compute(node: &Node, inputs: &[&HostTensor]) -> Result<Vec<HostTensor>> {
         return Err(Error::invalid_argument("iou_threshold must be in [0, 1]"));
     }
     let rows = rows(per_class, total, classes, node.attrs.bool("pad_per_class")?);
+    if batch.checked_mul(rows).is_none_or(|rows| rows > MOST_ROWS) {
+        return Err(Error::unimplemented(format!("not yet: {batch} times {rows} boxes, which are more than {MOST_ROWS}")));
+    }
     let clips = node.attrs.bool("clip_boxes")?;
     let how = Selection { most: per_class as usize, overlap: limit, score: threshold, soft: 0.0, data_type: DataType::Float };
     let shapes = [Shape::from([batch, rows, 4]), Shape::from([batch, rows]), Shape::from([batch, rows]), Shape::from([batch])];

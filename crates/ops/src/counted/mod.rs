@@ -15,6 +15,8 @@ pub mod dynamic_partition;
 pub mod list_diff;
 pub mod non_max_suppression;
 pub mod ragged;
+pub mod sparse_fill_empty_rows;
+pub mod sparse_reshape;
 pub mod unique;
 #[path = "where.rs"]
 pub mod where_;
@@ -28,6 +30,8 @@ pub const RULES: &[&[OpRules]] = &[
     list_diff::RULES,
     non_max_suppression::RULES,
     ragged::RULES,
+    sparse_fill_empty_rows::RULES,
+    sparse_reshape::RULES,
     unique::RULES,
     where_::RULES,
 ];

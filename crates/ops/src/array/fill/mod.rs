@@ -47,9 +47,9 @@ fn fill(cx: &mut InferCx<'_>) -> Result<()> {
 fn empty(cx: &mut InferCx<'_>) -> Result<()> {
     cx.with_rank(0, 1)?;
     let (shape, data_type) = (stated_shape(cx, 0)?, cx.outputs[0].data_type);
-    match shape.complete().filter(|_| data_type.size().is_some()) {
-        Some(shape) => cx.set_value(0, HostTensor::zeros(data_type, shape)?),
-        None => cx.set(0, shape),
+    match (shape.complete(), element(data_type, 0.0)) {
+        (Some(shape), Some(zero)) => cx.set_value(0, HostTensor::from_leading(data_type, shape, &zero)?),
+        _ => cx.set(0, shape),
     }
     Ok(())
 }
