@@ -4,7 +4,9 @@ use std::collections::HashMap;
 
 use serde_json::{Value as Json, json};
 
-use crate::picture::{Buffer, Command, Curve, Device, Kind, Model, Need, Picture, Queue, Stage, Work};
+use plimsoll_base::Bytes;
+
+use crate::picture::{Buffer, Command, Curve, Device, Kind, Model, Need, Picture, Point, Queue, Stage, Work};
 use crate::shown;
 
 /// The document.
@@ -149,7 +151,23 @@ fn curve(curve: &Curve) -> Json {
         "seconds": column(&curve.points, |point| point.seconds),
         "recomputed": column(&curve.points, |point| point.recomputed),
         "offloaded": column(&curve.points, |point| point.offloaded.0),
+        "profile": column(&curve.points, profile),
     })
+}
+
+/// So many stretches of commands at most show what is live under a line.
+const STRETCHES: usize = 240;
+
+/// Stretches of as many commands: when each ends, in thousandths of the step, and the most bytes that are live.
+fn profile(point: &Point) -> Json {
+    let length = point.profile.len().div_ceil(STRETCHES).max(1);
+    let stretches: Vec<&[(f64, Bytes)]> = point.profile.chunks(length).collect();
+    let end = |stretch: &&[(f64, Bytes)]| {
+        let last = stretch.last().map_or(0.0, |(end, _)| *end);
+        if point.seconds > 0.0 { (last / point.seconds * 1000.0).round().min(1000.0) as u64 } else { 0 }
+    };
+    let most = |stretch: &&[(f64, Bytes)]| stretch.iter().map(|(_, live)| live.0).max().unwrap_or(0);
+    json!({"length": length, "count": point.profile.len(), "end": column(&stretches, end), "live": column(&stretches, most)})
 }
 
 fn column<T, U>(rows: &[T], of: impl Fn(&T) -> U) -> Vec<U> {

@@ -559,6 +559,37 @@ class Memory extends Plot {
     pen.textBaseline = "alphabetic";
   }
 
+  /** What is live under the line of the slider, over that plan's own step: as wide as the step that is drawn. */
+  paintProfile({ length, count, end, live }) {
+    const { context: pen, width, height, device, state } = this;
+    if (count === 0) return;
+    const whole = state.isTimed ? state.time.end : device.queue ? device.queue.count : 1;
+    pen.save();
+    pen.beginPath();
+    pen.rect(GUTTER, 26, width - GUTTER - MARGIN, height - 50);
+    pen.clip();
+    pen.beginPath();
+    pen.moveTo(this.x(0), this.y(0));
+    let from = this.x(0);
+    for (let index = 0; index < live.length; index++) {
+      const part = state.isTimed ? end[index] / 1000 : Math.min(1, ((index + 1) * length) / count);
+      const to = this.x(part * whole),
+        y = this.y(live[index]);
+      pen.lineTo(from, y);
+      pen.lineTo(to, y);
+      from = to;
+    }
+    pen.lineTo(from, this.y(0));
+    pen.globalAlpha = 0.16;
+    pen.fillStyle = palette.slider;
+    pen.fill();
+    pen.globalAlpha = 1;
+    pen.strokeStyle = palette.slider;
+    pen.lineWidth = 2;
+    pen.stroke();
+    pen.restore();
+  }
+
   paintLines() {
     const { context: pen, width, height, device, state } = this;
     const { limit, peak: needed } = device.required;
@@ -582,7 +613,10 @@ class Memory extends Plot {
     };
     const peakAt = across(device.peak, palette.ink, 1, [3, 3]);
     const lineAt = this.hasLine ? across(limit, palette.line, 2, []) : null;
-    if (state.marked !== null) across(state.marked, palette.slider, 1.5, [8, 4]);
+    if (state.marked !== null) {
+      across(state.marked.limit, palette.slider, 1.5, [8, 4]);
+      this.paintProfile(state.marked.profile);
+    }
     if (needed > device.peak) {
       const y = across(needed, palette.soft, 1, [1, 3]);
       if (y !== null && Math.abs(y - (peakAt || 0)) > 12)
@@ -1441,10 +1475,11 @@ function curveCard(model, curve, state) {
       `peak ${size(curve.peak[index])}`,
       make("br"),
       curve.recomputed[index] ? `${many(curve.recomputed[index], "op runs", "ops run")} again` : "nothing runs again",
-      curve.offloaded[index] ? `, ${size(curve.offloaded[index])} wait on the host` : ""
+      curve.offloaded[index] ? `, ${size(curve.offloaded[index])} wait on the host` : "",
+      ...(state && index < count - 1 ? [make("br"), "The outline in the picture is what is live then, over a step of its own."] : [])
     );
     if (state) {
-      state.marked = index === count - 1 ? null : curve.limit[index];
+      state.marked = index === count - 1 ? null : { limit: curve.limit[index], profile: curve.profile[index] };
       state.changed();
     }
   };

@@ -234,6 +234,8 @@ pub struct Point {
     pub recomputed: usize,
     /// Bytes that wait on the host.
     pub offloaded: Bytes,
+    /// For each command of the device, in order: when it ends, in predicted seconds, and the bytes that are live during it.
+    pub profile: Vec<(f64, Bytes)>,
 }
 
 impl Picture {

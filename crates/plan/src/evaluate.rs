@@ -34,18 +34,24 @@ pub(crate) fn queue(work: &Work, devices: usize) -> usize {
     work.device.index() + if work.is_beside { devices } else { 0 }
 }
 
-/// Rates a schedule: every queue takes its works in order, each when its inputs are there.
-pub(crate) fn evaluate(lir: &Lir, devices: &[DeviceSpec], order: &[WorkId]) -> Evaluation {
+/// When each work of a schedule ends: every queue takes its works in order, each when its inputs are there.
+pub(crate) fn ends(lir: &Lir, devices: usize, order: &[WorkId]) -> IdVec<WorkId, f64> {
     let definitions = lir.definitions();
     let mut finish: IdVec<WorkId, f64> = IdVec::filled(0.0, lir.works.len());
-    let mut free_at = vec![0.0f64; 2 * devices.len()];
+    let mut free_at = vec![0.0f64; 2 * devices];
     for &id in order {
         let work = &lir.works[id];
         let ready = lir.predecessors(work, &definitions).map(|before| finish[before]).fold(0.0, f64::max);
-        let free = &mut free_at[queue(work, devices.len())];
+        let free = &mut free_at[queue(work, devices)];
         finish[id] = ready.max(*free) + work.seconds();
         *free = finish[id];
     }
+    finish
+}
+
+/// Rates a schedule.
+pub(crate) fn evaluate(lir: &Lir, devices: &[DeviceSpec], order: &[WorkId]) -> Evaluation {
+    let makespan = ends(lir, devices.len(), order).values().copied().fold(0.0, f64::max);
     let live_peak = Live::new(lir, order, devices).peaks(devices.len());
-    Evaluation { makespan: finish.values().copied().fold(0.0, f64::max), live_peak }
+    Evaluation { makespan, live_peak }
 }

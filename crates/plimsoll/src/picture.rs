@@ -85,6 +85,7 @@ impl Plan {
             seconds: point.seconds,
             recomputed: point.recomputed,
             offloaded: point.offloaded,
+            profile: point.profile.clone(),
         };
         Some(Curve { need, points: points.iter().map(point).collect() })
     }

@@ -80,6 +80,7 @@ pub fn picture(names: &[String]) -> Picture {
                     peak: Bytes(4096 + at * 512),
                     seconds: 15e-6 - at as f64 * 1e-6,
                     recomputed: 2 - at as usize,
+                    profile: (0..1000).map(|command| (command as f64 * 1e-8, Bytes(4096 - command % 7))).collect(),
                     ..Point::default()
                 })
                 .collect(),

@@ -6,7 +6,9 @@ use plimsoll_graph::id::Id;
 use super::descent::Descent;
 use super::{arenas, settled};
 use crate::Request;
-use crate::evaluate::evaluate;
+use crate::evaluate::ends;
+use crate::lir::Lir;
+use crate::live::Live;
 use crate::passes::lir_of;
 use crate::plan::DeviceId;
 use crate::report::outside_arena;
@@ -24,6 +26,9 @@ pub struct CurvePoint {
     pub recomputed: usize,
     /// Bytes of values that wait on the host meanwhile.
     pub offloaded: Bytes,
+    /// For each command of the device, in order: when it ends, in predicted seconds, and the bytes of the device that are live during
+    /// it.
+    pub profile: Vec<(f64, Bytes)>,
 }
 
 /// So many lines are looked at.
@@ -51,9 +56,20 @@ pub fn curve(request: &Request<'_>, device: DeviceId) -> Result<Vec<CurvePoint>>
         let state = descent.first_below(room)?;
         let applied = descent.schedule(state)?;
         let peak = outside + descent.bytes(state)?.unwrap_or(highest);
-        let seconds = evaluate(&applied.lir, request.devices, &applied.lir.region().works).makespan;
+        let (seconds, profile) = profile(&applied.lir, request, device, outside);
         let offloaded = applied.offloaded.iter().map(|(_, bytes)| *bytes).sum();
-        points.push(CurvePoint { limit: outside + room, peak, seconds, recomputed: applied.recomputed.len(), offloaded });
+        points.push(CurvePoint { limit: outside + room, peak, seconds, recomputed: applied.recomputed.len(), offloaded, profile });
     }
     Ok(points)
+}
+
+/// The predicted seconds of a step, and what is live on a device during its commands beside `outside`.
+fn profile(lir: &Lir, request: &Request<'_>, device: DeviceId, outside: Bytes) -> (f64, Vec<(f64, Bytes)>) {
+    let order = &lir.region().works;
+    let ends = ends(lir, request.devices.len(), order);
+    let live = Live::new(lir, order, request.devices);
+    let own = live.lanes.iter().zip(&live.arenas).find(|(lane, _)| lane.device == device && !lane.is_beside);
+    let profile =
+        own.map(|(lane, arena)| lane.works.iter().zip(&arena.profile).map(|(work, live)| (ends[*work], outside + *live)).collect());
+    (ends.values().copied().fold(0.0, f64::max), profile.unwrap_or_default())
 }
