@@ -8,6 +8,9 @@ use crate::model::Model;
 /// Towers where no number is given and there are no GPUs.
 pub const TOWERS: u32 = 2;
 
+/// More towers than this are not looked at on CPUs, unless there are more logical devices.
+const MOST_ON_CPUS: u32 = 8;
+
 /// The cards that a training simulates where nothing names devices or towers: one for each of [`TOWERS`].
 const SIMULATED_CARDS: &str = "2x16GiB";
 
@@ -83,6 +86,12 @@ pub fn gpus(options: &Options) -> Result<u32> {
     let mut options = options.clone();
     options.memory_limits.retain(|limit| !matches!(limit.device, Some((DeviceKind::Cpu, _))));
     Ok(Devices::divide(&options)?.of(DeviceKind::Gpu).count() as u32)
+}
+
+/// The most towers that are looked at on CPUs: one on each logical device where their number is given.
+pub fn cpu_towers(options: &Options) -> u32 {
+    let given = options.device_count.get(DeviceKind::Cpu.name());
+    given.and_then(|count| u32::try_from(*count).ok()).filter(|count| *count > 0).unwrap_or(MOST_ON_CPUS)
 }
 
 /// Whether the environment names cards, or names none on purpose.

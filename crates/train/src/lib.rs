@@ -8,6 +8,7 @@ pub mod defaults;
 mod largest;
 pub mod model;
 mod promise;
+mod replicas;
 mod report;
 mod saver;
 mod together;
@@ -15,6 +16,7 @@ mod trainer;
 
 pub use largest::largest_batch;
 pub use promise::{Promise, Stage};
+pub use replicas::{Replicas, replicas};
 pub use report::{Report, Staleness, TowerReport};
 pub use saver::{Every, Saver};
 pub use trainer::{Config, Evaluation, Step, Trainer};

@@ -62,6 +62,14 @@ impl Stepper {
         Ok((stepper, Stage::Alone(Box::new(plan))))
     }
 
+    /// The predicted seconds of a step, where they are known.
+    ///
+    /// # Errors
+    /// Those of planning.
+    pub fn predicted_seconds(&self, session: &Session) -> Result<Option<f64>> {
+        Ok(session.plan_signature(&self.signature)?.predicted_seconds())
+    }
+
     /// The signature of a step.
     ///
     /// # Errors

@@ -218,6 +218,18 @@ impl Trainer {
         &self.promise
     }
 
+    /// The predicted seconds of a step of all towers together. None where each tower steps by itself, and where a device has neither a
+    /// table of costs nor a virtual clock.
+    ///
+    /// # Errors
+    /// Those of planning.
+    pub fn predicted_seconds(&self) -> Result<Option<f64>> {
+        match &self.form {
+            Form::Together(stepper) => stepper.predicted_seconds(&self.session),
+            Form::Apart(_) => Ok(None),
+        }
+    }
+
     /// The attempts to place it by first fit, a line each, the last of them chosen; nothing by TensorFlow's rules.
     pub fn placement_log(&self) -> &[String] {
         &self.placement_log

@@ -50,6 +50,26 @@ fn options_and_variables_that_name_devices_are_obeyed() {
     }
 }
 
+/// As many towers as make the predicted step the shortest. Numbers that do not divide the batch are said to be none.
+#[test]
+fn towers_are_as_many_as_pay_off() {
+    let run = |args: &[&str]| train(&[&["--towers", "auto", "--steps", "2", "--json", "--sim-gpus", "3x1GiB,speed=0.001"], args].concat());
+    let output = run(&["--batch-size", "1024"]);
+    let (said, document) = (text(&output.stderr), serde_json::from_slice::<Value>(&output.stdout).unwrap());
+    let seconds = |towers: &str| {
+        let line = said.lines().find_map(|line| line.strip_prefix(towers)?.strip_prefix(": ")?.strip_suffix(" ms a step"));
+        line.map(|number| number.parse::<f64>().unwrap())
+    };
+    let all = [seconds("1 tower"), seconds("2 towers")].map(|seconds| seconds.expect(&said));
+    assert!(said.contains("3 towers: a batch of 1024 cannot be divided evenly"), "{said}");
+    assert!(all[1] < 0.6 * all[0], "{said}");
+    assert_eq!(document["towers"].as_array().unwrap().len(), 2, "{said}");
+    for (args, part) in [(["--towers", "auto", "--async"], "step together"), (["--steps", "2", "--towers=0"], "1 to 256, or auto")] {
+        let output = train(&args);
+        assert!(output.status.code() == Some(2) && text(&output.stderr).contains(part), "{args:?}: {}", text(&output.stderr));
+    }
+}
+
 /// The promise of the cards is exact: their limits can be as low, and not a byte lower.
 #[test]
 fn one_byte_below_the_promise_of_a_card_is_refused() {

@@ -58,9 +58,10 @@ pub struct TrainArgs {
     init: Vec<String>,
     /// Replicas of the network: tower i on GPU:i, or, where there are no GPUs, on CPU:i. Without --device-count there are as many
     /// logical CPU devices as towers on them. Without this, one on each GPU, or 2 on CPUs. A network that is built in takes two
-    /// simulated GPUs where there is none, and neither an option nor the environment names towers, devices or their memory
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
-    towers: Option<u32>,
+    /// simulated GPUs where there is none, and neither an option nor the environment names towers, devices or their memory. auto: as
+    /// many as make the predicted step the shortest, at most one on each GPU, or 8 on CPUs
+    #[arg(long, value_name = "N|auto", value_parser = towers)]
+    towers: Option<Towers>,
     /// Each tower takes steps of its own, without waiting for the others
     #[arg(long = "async")]
     is_async: bool,
@@ -266,6 +267,21 @@ fn largest_batch(args: &TrainArgs, options: &DeviceOptions, json: bool) -> Resul
         false => output::result(largest)?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The value of `--towers`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Towers {
+    Auto,
+    Count(u32),
+}
+
+fn towers(text: &str) -> std::result::Result<Towers, String> {
+    match text.parse() {
+        _ if text == "auto" => Ok(Towers::Auto),
+        Ok(count @ 1..=256) => Ok(Towers::Count(count)),
+        _ => Err("write a number from 1 to 256, or auto".to_string()),
+    }
 }
 
 fn optimizer(text: &str) -> std::result::Result<OptimizerKind, String> {

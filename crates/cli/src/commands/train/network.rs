@@ -8,7 +8,7 @@ use plimsoll_train::defaults::{self, Lines};
 use plimsoll_train::model::{CIFAR10, DIGITS, Model};
 use plimsoll_train::{Config, Trainer};
 
-use super::{Planned, TrainArgs};
+use super::{Planned, Towers, TrainArgs};
 use crate::device_options::DeviceOptions;
 use crate::failure::{Failure, OrUsage, Result, wrong_use};
 use crate::output;
@@ -65,17 +65,45 @@ impl Network {
         let (devices, config, is_simulated) = match simulated {
             Some((devices, config)) => (devices, config, true),
             None => {
-                let default_towers = if gpus == 0 { defaults::TOWERS } else { gpus };
-                let config = config(args, args.towers.unwrap_or(default_towers));
+                let towers = match args.towers {
+                    Some(Towers::Auto) => self.replicas(args, options, &resolved, gpus)?,
+                    Some(Towers::Count(towers)) => towers,
+                    None if gpus == 0 => defaults::TOWERS,
+                    None => gpus,
+                };
+                let config = config(args, towers);
                 (crate::load::open(&self.lines.options(resolved, &config, gpus), options)?, config, false)
             }
         };
+        let trainer = self.trainer(args, &devices, &config)?;
+        Ok(Planned { devices, trainer, headline: self.headline(&config), has_test: true, is_simulated })
+    }
+
+    fn trainer(&self, args: &TrainArgs, devices: &Devices, config: &Config) -> Result<Trainer> {
         let data = self.data(args)?;
-        let trainer = Trainer::new(&devices, self.model, data, &config).map_err(|error| match error.code() {
+        Trainer::new(devices, self.model, data, config).map_err(|error| match error.code() {
             Code::InvalidArgument => Failure::usage(error),
             _ => Failure::from(error),
-        })?;
-        Ok(Planned { devices, trainer, headline: self.headline(&config), has_test: true, is_simulated })
+        })
+    }
+
+    /// How many towers make the predicted step the shortest; notes compare the numbers.
+    fn replicas(&self, args: &TrainArgs, options: &DeviceOptions, resolved: &Options, gpus: u32) -> Result<u32> {
+        if args.is_async {
+            return wrong_use("--towers auto: only for towers that step together, not with --async".to_string());
+        }
+        let most = if gpus == 0 { defaults::cpu_towers(resolved) } else { gpus };
+        let plan = |towers: u32| {
+            let config = config(args, towers);
+            let devices = crate::load::open_quietly(&self.lines.options(resolved.clone(), &config, gpus), options)?;
+            let seconds = self.trainer(args, &devices, &config)?.predicted_seconds()?;
+            seconds.ok_or_else(|| {
+                Failure::from(Error::unimplemented("--towers auto: nothing is known of the time of a step on these devices"))
+            })
+        };
+        let (chosen, all) = plimsoll_train::replicas(most, |towers| plan(towers).map_err(|failure| failure.error().clone()))?;
+        all.iter().for_each(output::note);
+        Ok(all[chosen].towers)
     }
 
     /// Two simulated cards with a tower on each, opened. None where they cannot be opened, which a note says: the ledger that
