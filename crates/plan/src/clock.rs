@@ -73,6 +73,16 @@ impl Plan {
         Timeline { spans, makespan }
     }
 
+    /// Predicted seconds between the ends of two steps, where so many run at once that the part of the machine that has most to do is
+    /// never idle: its seconds in a step.
+    pub fn interval(&self, devices: &[DeviceSpec]) -> f64 {
+        let parts = self.parts(devices);
+        let mut busy = vec![0.0f64; parts.iter().flatten().map(|part| part + 1).max().unwrap_or(0)];
+        let commands = parts.iter().zip(&self.queues).flat_map(|(parts, queue)| parts.iter().zip(&queue.seconds));
+        commands.for_each(|(part, seconds)| busy[*part] += seconds);
+        busy.into_iter().fold(0.0, f64::max)
+    }
+
     /// For each command of each queue the number of the part that it needs.
     fn parts(&self, devices: &[DeviceSpec]) -> Vec<Vec<usize>> {
         let mut known: Vec<Part> = Vec::new();

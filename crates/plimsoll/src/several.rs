@@ -4,7 +4,7 @@ use std::path::Path;
 
 use plimsoll_base::{Bytes, Code, Result};
 use plimsoll_graph::Graph;
-use plimsoll_plan::{Growth, Signature, SignatureInN};
+use plimsoll_plan::{Growth, Objective, Signature, SignatureInN};
 
 use crate::model::{self, SavedGraph, Tags};
 use crate::values::Values;
@@ -155,23 +155,28 @@ impl Devices {
             let others = footprint.needs().iter().zip(self.specs());
             taken.iter_mut().zip(others).for_each(|(taken, (need, spec))| *taken += need.peak - spec.overhead);
         }
-        let place = |taken: &[Bytes]| match mode {
-            PlacementMode::Auto => session.inner().auto(runs, taken),
-            _ => session.inner().first_fit(runs, taken),
+        let objective = match mode {
+            PlacementMode::Auto => Some(Objective::Latency),
+            PlacementMode::AutoThroughput => Some(Objective::Throughput),
+            _ => None,
+        };
+        let place = |taken: &[Bytes]| match objective {
+            Some(objective) => session.inner().auto(runs, taken, objective),
+            None => session.inner().first_fit(runs, taken),
         };
         let (fitted, turn) = match place(&taken) {
             Err(error) if error.is_no_room() && !beside.is_empty() => {
                 (place(&elsewhere)?, Some("fits nowhere beside the models before it, whole or in pieces: takes its turn"))
             }
             // Runs in stages, and loops on several devices, are planned by the session alone.
-            Err(error) if mode == PlacementMode::Auto && error.code() == Code::Unimplemented => {
+            Err(error) if objective.is_some() && error.code() == Code::Unimplemented => {
                 let placed = self.where_it_is(session, runs)?;
                 self.write_log(session);
                 return Ok(Placed { log: vec![format!("by TensorFlow's rules alone: {}", error.message())], ..placed });
             }
             fitted => (fitted?, None),
         };
-        let tried = fitted.tried.iter().map(|tried| if mode == PlacementMode::Auto { tried.timed() } else { tried.to_string() });
+        let tried = fitted.tried.iter().map(|tried| objective.map_or_else(|| tried.to_string(), |objective| tried.timed(objective)));
         let log = turn.map(str::to_string).into_iter().chain(tried).collect();
         let placed = session.placed(session.inner().with_placement(fitted.placement)?);
         self.write_log(&placed);

@@ -30,6 +30,9 @@ pub enum PlacementMode {
     /// By TensorFlow's rules, but where nothing is asked for by predicted time under the lines: the step is run on paper with each
     /// candidate. As with [`PlacementMode::FirstFit`], this needs the runs beforehand.
     Auto,
+    /// The same for a stream of steps, several of which run at once, each with a lane of its own: the part of the machine that has most
+    /// to do has as little as can be.
+    AutoThroughput,
 }
 
 impl PlacementMode {

@@ -82,15 +82,14 @@ pub(super) fn device_counts(text: &str) -> Result<Vec<(String, i32)>> {
 impl FromStr for PlacementMode {
     type Err = Error;
 
-    /// `tensorflow` or `auto`.
+    /// `tensorflow`, `auto` or `auto:throughput`.
     fn from_str(text: &str) -> Result<PlacementMode> {
         match text {
             "tensorflow" => Ok(PlacementMode::TensorFlow),
             "auto" => Ok(PlacementMode::Auto),
-            _ => {
-                Err(Error::invalid_argument(format!("--placement {text}: not a way to place nodes"))
-                    .with_remedy("write tensorflow or auto"))
-            }
+            "auto:throughput" => Ok(PlacementMode::AutoThroughput),
+            _ => Err(Error::invalid_argument(format!("--placement {text}: not a way to place nodes"))
+                .with_remedy("write tensorflow, auto or auto:throughput")),
         }
     }
 }

@@ -21,6 +21,18 @@ fn auto_is_no_slower_on_paper_than_tensorflows_placement() {
 }
 
 #[test]
+fn a_stream_has_its_own_measure() {
+    let said = plimsoll(&format!("plan {RUN} {CARDS} --placement auto:throughput"));
+    assert!(
+        said.code == 0 && said.err.lines().any(|line| line.contains(" a step, one every ") && line.contains(" in a stream, ")),
+        "{}",
+        said.err
+    );
+    let refused = plimsoll(&format!("plan {RUN} --placement auto:latency"));
+    assert!(refused.code == 2 && refused.err.contains("auto:throughput"), "{}", refused.err);
+}
+
+#[test]
 fn place_says_what_a_node_costs_here_and_there() {
     let placed = document(&format!("place {RUN} {CARDS} --placement auto --json"));
     let nodes = placed["nodes"].as_array().unwrap();

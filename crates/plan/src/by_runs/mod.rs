@@ -24,6 +24,16 @@ use crate::place::{PlaceOptions, Placement};
 use crate::plan::Plan;
 use crate::request::Signature;
 
+/// What is to be small.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Objective {
+    /// The time of a step.
+    #[default]
+    Latency,
+    /// The time between steps of a stream, of which several run at once: that of the part of the machine that has most to do.
+    Throughput,
+}
+
 /// What such a placement looks at.
 #[derive(Clone)]
 pub struct PlaceRequest<'a> {
@@ -82,6 +92,8 @@ pub struct Tried {
     pub needs: Vec<(String, Bytes, Option<Bytes>)>,
     /// The predicted seconds of the last run.
     pub seconds: f64,
+    /// The predicted seconds between the ends of two of them, where several run at once ([`Plan::interval`]).
+    pub interval: f64,
     /// The bytes that the last run moves from one device to another.
     pub moved: Bytes,
     /// Whether its plans were made to fit.
@@ -117,8 +129,20 @@ impl Tried {
     }
 
     /// As it prints, with the predicted time of the last run and the bytes that this moves between devices.
-    pub fn timed(&self) -> String {
-        format!("{self}; {} a step, {} moved between devices", seconds_text(self.seconds), self.moved)
+    pub fn timed(&self, objective: Objective) -> String {
+        let stream = match objective {
+            Objective::Latency => String::new(),
+            Objective::Throughput => format!("one every {} in a stream, ", seconds_text(self.interval)),
+        };
+        format!("{self}; {} a step, {stream}{} moved between devices", seconds_text(self.seconds), self.moved)
+    }
+
+    /// What is to be small.
+    fn rate(&self, objective: Objective) -> f64 {
+        match objective {
+            Objective::Latency => self.seconds,
+            Objective::Throughput => self.interval,
+        }
     }
 
     /// The pieces, in order; none where it was not cut.

@@ -15,17 +15,17 @@ use crate::request::{Request, Signature};
 /// The errors of [`crate::plan()`].
 pub(super) fn attempt(request: &PlaceRequest<'_>, placement: Placement, how: How, lines: &Lines) -> Result<Fitted> {
     let mut footprint = Footprint::new(request.devices);
-    let (mut seconds, mut moved, mut is_fitted) = (0.0, Bytes::ZERO, false);
+    let (mut seconds, mut interval, mut moved, mut is_fitted) = (0.0, 0.0, Bytes::ZERO, false);
     for run in request.runs {
         let plan = plan(request, &placement, run, lines)?;
         footprint.add(&plan);
-        (seconds, moved) = (plan.seconds, plan.moved_bytes());
+        (seconds, interval, moved) = (plan.seconds, plan.interval(request.devices), plan.moved_bytes());
         is_fitted |= plan.fitting.is_some();
     }
     let needs = footprint.needs().iter().zip(request.devices).enumerate().filter(|(_, (need, spec))| need.peak > spec.overhead);
     let needs = needs
         .map(|(index, (need, spec))| (spec.name.short(), need.peak - spec.overhead, request.left(index).map(|left| left - spec.overhead)));
-    let tried = Tried { how, needs: needs.collect(), seconds, moved, is_fitted };
+    let tried = Tried { how, needs: needs.collect(), seconds, interval, moved, is_fitted };
     Ok(Fitted { placement, footprint, tried: vec![tried] })
 }
 

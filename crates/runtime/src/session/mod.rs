@@ -17,8 +17,8 @@ use plimsoll_graph::id::Id;
 use plimsoll_graph::{Graph, HostTensor, NodeId};
 use plimsoll_ops::Registry;
 use plimsoll_plan::{
-    Calls, Fitted, Footprint, Freeze, Inlined, Late, Lines, OpenRequest, Pass, PlaceOptions, PlaceRequest, Placement, Plan, PlanFile,
-    PlanVariable, Request, Signature,
+    Calls, Fitted, Footprint, Freeze, Inlined, Late, Lines, Objective, OpenRequest, Pass, PlaceOptions, PlaceRequest, Placement, Plan,
+    PlanFile, PlanVariable, Request, Signature,
 };
 
 use crate::cancellation;
@@ -301,13 +301,13 @@ impl Session {
         self.placed_by(plimsoll_plan::first_fit, runs, taken)
     }
 
-    /// The places of the nodes with which the last of these runs ends first, and all fit beside the bytes that others take. See
+    /// The places of the nodes with which the last of these runs ends first, or most often in a stream, and all fit beside the bytes that others take. See
     /// [`plimsoll_plan::auto`]. Nothing is changed.
     ///
     /// # Errors
     /// As [`plimsoll_plan::auto`].
-    pub fn auto(&self, runs: &[Signature], taken: &[Bytes]) -> Result<Fitted> {
-        self.placed_by(plimsoll_plan::auto, runs, taken)
+    pub fn auto(&self, runs: &[Signature], taken: &[Bytes], objective: Objective) -> Result<Fitted> {
+        self.placed_by(|request| plimsoll_plan::auto(request, objective), runs, taken)
     }
 
     fn placed_by(&self, place: impl Fn(&PlaceRequest<'_>) -> Result<Fitted>, runs: &[Signature], taken: &[Bytes]) -> Result<Fitted> {

@@ -13,7 +13,7 @@ use plimsoll_kernels::CpuKernels;
 use plimsoll_ops::builder::optimizer::{GradientDescent, Optimizer};
 use plimsoll_ops::builder::{Initializer, Variable, VariableKind};
 use plimsoll_ops::{GraphBuilder, Registry};
-use plimsoll_plan::{Feed, Fitted, How, PlaceOptions, Signature, place};
+use plimsoll_plan::{Feed, Fitted, How, Objective, PlaceOptions, Signature, place};
 use plimsoll_runtime::{Devices, Session};
 use proptest::prelude::*;
 
@@ -116,14 +116,14 @@ fn towers_that_ask_for_nothing_are_spread_over_the_cards() {
     let (graph, count) = (towers(2, 6), 2);
     let devices = Devices::open(&cards(512 << 20)).unwrap();
     let session = open(&devices, &graph);
-    let fitted = session.auto(&runs(count), &[]).unwrap();
+    let fitted = session.auto(&runs(count), &[], Objective::Latency).unwrap();
     let chosen = fitted.tried.last().unwrap();
     assert_eq!((&chosen.how, chosen.is_fitted), (&How::Auto, false), "{:?}", fitted.tried);
     assert!(fitted.footprint.needs()[1..].iter().all(|need| need.peak > Bytes::ZERO));
     // TensorFlow puts both on the first card.
     let alone = seconds(&fitted, |how| *how == How::TensorFlow);
     assert!(chosen.seconds < 0.75 * alone, "{} of {alone}", chosen.seconds);
-    let again = session.auto(&runs(count), &[]).unwrap();
+    let again = session.auto(&runs(count), &[], Objective::Latency).unwrap();
     assert_eq!(again.placement, fitted.placement, "the search is deterministic");
     let placed = session.with_placement(fitted.placement.clone()).unwrap();
     let got = train(&placed, count);
@@ -133,18 +133,45 @@ fn towers_that_ask_for_nothing_are_spread_over_the_cards() {
 }
 
 #[test]
+fn a_stream_of_steps_goes_through_both_cards() {
+    let (graph, x) = (towers(1, 40), HostTensor::zeros(DataType::Float, Shape::from([BATCH, WIDTH])).unwrap());
+    let [init, step] = <[Signature; 2]>::try_from(runs(1)).unwrap();
+    let runs = [init, Signature { targets: Vec::new(), ..step }];
+    let devices = Devices::open(&cards(512 << 20)).unwrap();
+    let session = open(&devices, &graph);
+    let [fast, stream] = [Objective::Latency, Objective::Throughput].map(|objective| session.auto(&runs, &[], objective).unwrap());
+    let (one, two) = (fast.tried.last().unwrap(), stream.tried.last().unwrap());
+    assert!(two.interval < 0.7 * one.interval, "{one:?} {two:?}");
+    assert!(two.seconds >= one.seconds, "a chain is no faster on two cards");
+    assert!(two.timed(Objective::Throughput).contains(" in a stream, "), "{two:?}");
+    // Runs of several threads are in different cards at the same time; each has the values of a run by itself.
+    let values = |fitted: &Fitted| {
+        let session = session.with_placement(fitted.placement.clone()).unwrap();
+        session.run(&[], &[], &["init"]).unwrap();
+        let run = || bits(&session.run(&[("x0", &x)], &["loss"], &[]).unwrap()[0]);
+        let all: Vec<Vec<u32>> = std::thread::scope(|scope| {
+            let runs: Vec<_> = (0..3).map(|_| scope.spawn(run)).collect();
+            runs.into_iter().map(|run| run.join().unwrap()).collect()
+        });
+        assert!(all.iter().all(|values| *values == all[0]));
+        all[0].clone()
+    };
+    assert_eq!(values(&stream), values(&fast));
+}
+
+#[test]
 fn two_processors_that_hold_a_network_only_together_share_it() {
     let (graph, count) = (towers(2, 6), 2);
     let free = Devices::open(&Options::new().intra_op(2)).unwrap();
     let session = open(&free, &graph);
-    let whole = session.auto(&runs(count), &[]).unwrap();
+    let whole = session.auto(&runs(count), &[], Objective::Latency).unwrap();
     let wanted = train(&session, count);
     let limit = whole.footprint.needs()[0].peak.0 * 3 / 4;
     let options = Options::new().intra_op(2).fit(false).device_count(DeviceKind::Cpu, 2);
     let options = options.limit("CPU:0", &limit.to_string()).limit("CPU:1", &limit.to_string());
     let devices = Devices::open(&options).unwrap();
     let session = open(&devices, &graph);
-    let fitted = session.auto(&runs(count), &[]).unwrap();
+    let fitted = session.auto(&runs(count), &[], Objective::Latency).unwrap();
     let placed = session.with_placement(fitted.placement.clone()).unwrap();
     assert_eq!(train(&placed, count), wanted);
     peaks_are_those_of(&devices, &fitted);
@@ -154,21 +181,21 @@ fn two_processors_that_hold_a_network_only_together_share_it() {
 fn what_fits_nowhere_is_made_to_fit_or_refused() {
     let (graph, count) = (towers(2, 12), 2);
     let one = |fit, limit: u64| Devices::open(&Options::new().intra_op(2).fit(fit).limit("CPU:0", &limit.to_string())).unwrap();
-    let need = open(&one(true, 1 << 30), &graph).auto(&runs(count), &[]).unwrap().footprint.needs()[0].peak;
+    let need = open(&one(true, 1 << 30), &graph).auto(&runs(count), &[], Objective::Latency).unwrap().footprint.needs()[0].peak;
     let limit = need.0 - (64 << 10);
     let devices = one(true, limit);
     let session = open(&devices, &graph);
-    let fitted = session.auto(&runs(count), &[]).unwrap();
+    let fitted = session.auto(&runs(count), &[], Objective::Latency).unwrap();
     assert!(fitted.tried.last().unwrap().is_fitted, "{:?}", fitted.tried);
     train(&session.with_placement(fitted.placement.clone()).unwrap(), count);
     assert!(devices.report()[0].peak.0 <= limit);
-    let error = open(&one(false, limit), &graph).auto(&runs(count), &[]).unwrap_err();
+    let error = open(&one(false, limit), &graph).auto(&runs(count), &[], Objective::Latency).unwrap_err();
     assert_eq!(error.code(), Code::ResourceExhausted);
     for part in ["fits nowhere", "by TensorFlow's rules: does not fit", "bytes short"] {
         assert!(error.message().contains(part), "{part}: {error}");
     }
     // Where making it to fit is not enough either, each attempt is there once.
-    let error = open(&one(true, 4096), &graph).auto(&runs(count), &[]).unwrap_err();
+    let error = open(&one(true, 4096), &graph).auto(&runs(count), &[], Objective::Latency).unwrap_err();
     assert_eq!(error.message().matches("by TensorFlow's rules").count(), 1, "{error}");
 }
 
@@ -206,7 +233,7 @@ proptest! {
         let devices = Devices::open(&cards(room * 4096)).unwrap();
         let session = open(&devices, &made.graph);
         let runs = [init(), signature(&fetch)];
-        let fitted = match session.auto(&runs, &[]) {
+        let fitted = match session.auto(&runs, &[], Objective::Latency) {
             Ok(fitted) => fitted,
             Err(error) => {
                 prop_assert_eq!(error.code(), Code::ResourceExhausted, "{}", error);

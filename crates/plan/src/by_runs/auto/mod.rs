@@ -22,7 +22,7 @@ use self::problem::{Joins, Problem};
 use self::search::Search;
 use super::trial::{attempt, no_room, plan_request};
 use super::wholes::Wholes;
-use super::{Fitted, How, Piece, PlaceRequest, Tried, first_fit};
+use super::{Fitted, How, Objective, Piece, PlaceRequest, Tried, first_fit};
 use crate::fit::Lines;
 use crate::place::{Placement, Why, place};
 
@@ -32,39 +32,46 @@ const NEAR: f64 = 1.02;
 /// How often lines are made tighter.
 const ROUNDS: usize = 4;
 
-/// Places a model so that its last run takes the least predicted time among the placements that were found to fit. It is no slower on
-/// paper than TensorFlow's placement, where that fits, or than one device alone.
+/// Places a model so that its last run takes the least predicted time, or a stream of it the least time between steps, among the
+/// placements that were found to fit. It is no slower on paper than TensorFlow's placement, where that fits, or than one device alone.
 ///
 /// Where nothing fits as it is, plans are made to fit, if the request allows that.
 ///
 /// # Errors
 /// RESOURCE_EXHAUSTED where it fits in no way, with all attempts; the errors of [`crate::place()`] and [`crate::plan()`].
-pub fn auto(request: &PlaceRequest<'_>) -> Result<Fitted> {
+pub fn auto(request: &PlaceRequest<'_>, objective: Objective) -> Result<Fitted> {
     let wholes = Wholes::new(request)?;
     let mut tensorflow = place(request.graph, request.registry, request.devices, &request.options)?;
     request.beside.iter().for_each(|(node, beside)| tensorflow.devices[*node] = tensorflow.devices[*beside]);
-    let mut trials = Trials { request, fitted: Vec::new(), refused: None };
+    let mut trials = Trials { request, objective, fitted: Vec::new(), refused: None };
     trials.attempt(tensorflow.clone(), How::TensorFlow);
     let (mut paper, lines) = (None, Lines::NONE);
     if let Some(run) = request.runs.last().filter(|_| !wholes.units.free.is_empty()) {
         trials.wholes(&wholes, &tensorflow);
+        trials.first_fit();
         for joins in [Joins::Fused, Joins::Nothing] {
             let plan = plan_request(request, &wholes.of[0].1, run, &lines);
             if let Ok(problem) = Problem::new(request, &wholes, &plan, joins) {
                 trials.search(&wholes, &problem, &tensorflow);
+                // A large run has one paper.
+                let is_large = problem.works.len() > search::LARGE;
                 paper = Some(problem);
+                if is_large {
+                    break;
+                }
             }
         }
     }
     let mut chosen = trials.choose()?;
     if let Some(problem) = paper {
-        explain(request, &wholes, &problem, &mut chosen.placement);
+        explain(request, objective, &wholes, &problem, &mut chosen.placement);
     }
     Ok(chosen)
 }
 
 struct Trials<'r, 'a> {
     request: &'r PlaceRequest<'a>,
+    objective: Objective,
     fitted: Vec<Fitted>,
     /// Why the first placement that cannot be planned cannot.
     refused: Option<Error>,
@@ -110,9 +117,19 @@ impl Trials<'_, '_> {
         }
     }
 
+    /// Tries the pieces of first fit, unless they are like a placement before.
+    fn first_fit(&mut self) {
+        if let Ok(mut pieces) = first_fit(self.request)
+            && self.fitted.iter().all(|before| before.placement.devices != pieces.placement.devices)
+        {
+            pieces.tried.drain(..pieces.tried.len() - 1);
+            self.fitted.push(pieces);
+        }
+    }
+
     /// Looks for the best assignment, and plans with it; once more under tighter lines where that takes more than the paper said.
     fn search(&mut self, wholes: &Wholes, problem: &Problem, tensorflow: &Placement) {
-        let mut search = Search::new(problem, self.request.devices);
+        let mut search = Search::new(problem, self.request.devices, self.objective);
         let starts = std::iter::once(tensorflow).chain(wholes.of.iter().map(|(_, placement)| placement));
         let starts: Vec<Vec<Device>> = starts.map(|placement| assignment(problem, wholes, placement)).collect();
         for _ in 0..ROUNDS {
@@ -138,14 +155,12 @@ impl Trials<'_, '_> {
         }
         let fits = |fitted: &Fitted| fitted.tried.last().is_some_and(Tried::fits);
         if !self.fitted.iter().any(fits) {
-            if let Ok(mut pieces) = first_fit(self.request) {
-                pieces.tried.drain(..pieces.tried.len() - 1);
-                self.fitted.push(pieces);
-            } else if self.request.fit {
+            self.first_fit();
+            if !self.fitted.iter().any(fits) && self.request.fit {
                 self.squeeze();
             }
         }
-        let time = |index: &usize| self.fitted[*index].tried.last().map_or(f64::INFINITY, |tried| tried.seconds);
+        let time = |index: &usize| self.fitted[*index].tried.last().map_or(f64::INFINITY, |tried| tried.rate(self.objective));
         let moved = |index: &usize| self.fitted[*index].tried.last().map_or(Bytes::ZERO, |tried| tried.moved);
         let fitting: Vec<usize> = (0..self.fitted.len()).filter(|index| fits(&self.fitted[*index])).collect();
         let least = fitting.iter().map(time).fold(f64::INFINITY, f64::min);
@@ -211,9 +226,9 @@ fn placement(request: &PlaceRequest<'_>, wholes: &Wholes, problem: &Problem, dev
 }
 
 /// Says of nodes that were free why they are where they are.
-fn explain(request: &PlaceRequest<'_>, wholes: &Wholes, problem: &Problem, placement: &mut Placement) {
+fn explain(request: &PlaceRequest<'_>, objective: Objective, wholes: &Wholes, problem: &Problem, placement: &mut Placement) {
     let devices = assignment(problem, wholes, placement);
-    let reasons = Search::new(problem, request.devices).reasons(&devices, request.devices);
+    let reasons = Search::new(problem, request.devices, objective).reasons(&devices, request.devices);
     for (unit, nodes) in wholes.units.free.iter().enumerate() {
         let Some(part) = problem.part_of_unit[unit] else { continue };
         for &node in nodes {

@@ -6,14 +6,19 @@
 use plimsoll_device::{DeviceKind, DeviceSpec};
 use plimsoll_placer::{Choices, Device, Model, Rating};
 
+use super::super::Objective;
 use super::problem::{Place, Problem};
 
 /// Seconds that no step takes.
 const NO_ROOM: f64 = 1e9;
 
+/// Of two assignments for a stream that are alike, the one with the shorter step is better: this part of its time counts.
+const STEP: f64 = 1e-4;
+
 /// The paper of a problem.
 pub(super) struct Queues<'a> {
     pub problem: &'a Problem,
+    pub objective: Objective,
     /// For each device, the engine of its works, and that of copies that leave or enter its card.
     engines: Vec<(usize, usize)>,
     is_card: Vec<bool>,
@@ -33,6 +38,8 @@ struct State {
     /// For each device when its queue is free; for each engine when it is.
     queue: Vec<f64>,
     engine: Vec<f64>,
+    /// For each engine, the seconds of all it does.
+    busy: Vec<f64>,
     live: Vec<u64>,
     /// For each value on each device: since when, and by which rating.
     since: Vec<(u32, f64)>,
@@ -45,7 +52,7 @@ struct State {
 }
 
 impl<'a> Queues<'a> {
-    pub fn new(problem: &'a Problem, devices: &[DeviceSpec]) -> Queues<'a> {
+    pub fn new(problem: &'a Problem, devices: &[DeviceSpec], objective: Objective) -> Queues<'a> {
         let mut known: Vec<(bool, Option<u32>, usize)> = Vec::new();
         let mut number = |key: (bool, Option<u32>, usize)| {
             known.iter().position(|other| *other == key).unwrap_or_else(|| {
@@ -86,6 +93,7 @@ impl<'a> Queues<'a> {
         let state = State {
             queue: vec![0.0; devices.len()],
             engine: vec![0.0; count],
+            busy: vec![0.0; count],
             live: vec![0; devices.len()],
             since: vec![(0, 0.0); all],
             made: vec![0.0; problem.values.len()],
@@ -96,6 +104,7 @@ impl<'a> Queues<'a> {
         };
         Queues {
             problem,
+            objective,
             engines,
             is_card: devices.iter().map(|spec| spec.kind == DeviceKind::Gpu).collect(),
             cards: devices.iter().map(|spec| spec.card.as_ref().map(|card| card.card)).collect(),
@@ -138,6 +147,7 @@ impl<'a> Queues<'a> {
         state.stamp += 1;
         state.queue.fill(0.0);
         state.engine.fill(0.0);
+        state.busy.fill(0.0);
         state.live.fill(0);
         state.made.fill(0.0);
     }
@@ -157,8 +167,10 @@ impl<'a> Queues<'a> {
         let leaves = self.cards[from] != self.cards[to];
         let engine = if leaves { self.engines[carrier].1 } else { self.engines[carrier].0 };
         let start = state.queue[carrier].max(state.engine[engine]).max(state.made[value]);
-        let end = start + self.problem.copy(value, from, to);
+        let seconds = self.problem.copy(value, from, to);
+        let end = start + seconds;
         if copies {
+            state.busy[engine] += seconds;
             (state.queue[carrier], state.engine[engine]) = (end, end);
             state.since[slot] = (state.stamp, end);
         }
@@ -241,8 +253,9 @@ impl<'a> Queues<'a> {
     fn run(&mut self, work: usize, device: usize, ready: f64, is_fused: bool) -> f64 {
         let engine = self.engines[device].0;
         let state = &mut self.state;
-        let end =
-            state.queue[device].max(state.engine[engine]).max(ready) + if is_fused { 0.0 } else { self.problem.seconds(work, device) };
+        let seconds = if is_fused { 0.0 } else { self.problem.seconds(work, device) };
+        let end = state.queue[device].max(state.engine[engine]).max(ready) + seconds;
+        state.busy[engine] += seconds;
         (state.queue[device], state.engine[engine]) = (end, end);
         end
     }
@@ -345,7 +358,11 @@ impl Model for Queues<'_> {
                 over += (*peak - line) as f64 / line.max(1) as f64;
             }
         }
-        Rating { over, seconds: makespan }
+        let seconds = match self.objective {
+            Objective::Latency => makespan,
+            Objective::Throughput => self.state.busy.iter().copied().fold(0.0, f64::max) + makespan * STEP,
+        };
+        Rating { over, seconds }
     }
 }
 

@@ -3,7 +3,7 @@
 use plimsoll_device::DeviceSpec;
 use plimsoll_placer::{Device, Model};
 
-use super::super::seconds_text;
+use super::super::{Objective, seconds_text};
 use super::problem::Place;
 use super::queues::Queues;
 
@@ -36,7 +36,8 @@ pub(super) fn reasons(queues: &mut Queues<'_>, devices: &[Device], specs: &[Devi
             reason += &match rating.over > before.over {
                 true => ", which has no room".to_string(),
                 false => format!(
-                    ", a step {} {}",
+                    ", a step {}{} {}",
+                    if queues.objective == Objective::Throughput { "of a stream " } else { "" },
                     seconds_text((rating.seconds - before.seconds).abs()),
                     if rating.seconds < before.seconds { "shorter" } else { "longer" }
                 ),

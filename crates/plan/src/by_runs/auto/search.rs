@@ -4,12 +4,17 @@ use plimsoll_base::Bytes;
 use plimsoll_device::{DeviceKind, DeviceSpec};
 use plimsoll_placer::{Clusters, Device, Effort, Model, Rating, clusters, improve, improve_joined};
 
+use super::super::Objective;
 use super::problem::Problem;
 use super::queues::Queues;
 use super::reasons;
 
 /// How many works all ratings together run on paper.
 const WORKS: u64 = 30_000_000;
+
+/// A run of more works than this is large: clusters do most of the search, and ratings run [`WORKS_OF_LARGE`] in all.
+pub(super) const LARGE: usize = 4_000;
+const WORKS_OF_LARGE: u64 = 8_000_000;
 
 /// No more ratings than this.
 const RATINGS: u64 = 60_000;
@@ -26,14 +31,15 @@ pub(super) struct Search<'a> {
 }
 
 impl<'a> Search<'a> {
-    pub fn new(problem: &'a Problem, devices: &[DeviceSpec]) -> Search<'a> {
-        let queues = Queues::new(problem, devices);
+    pub fn new(problem: &'a Problem, devices: &[DeviceSpec], objective: Objective) -> Search<'a> {
+        let queues = Queues::new(problem, devices, objective);
         let (loads, exchanges) = (queues.loads(), queues.exchanges());
         // Clusters are for the devices that compute: cards, where there are any.
         let cards = devices.iter().filter(|spec| spec.kind == DeviceKind::Gpu).count();
         let each = loads.iter().sum::<f64>() / if cards > 0 { cards } else { devices.len() } as f64;
         let levels = CLUSTERS.iter().map(|part| clusters(&problem.choices, &exchanges, &loads, part * each)).collect();
-        let ratings = (WORKS / (problem.works.len() as u64 + 1)).min(RATINGS);
+        let works = if problem.works.len() > LARGE { WORKS_OF_LARGE } else { WORKS };
+        let ratings = (works / (problem.works.len() as u64 + 1)).min(RATINGS);
         Search { queues, levels, loads, ratings }
     }
 
