@@ -52,7 +52,7 @@ mod tests {
 
     fn largest(step: u64, examples: u64, fits: u64) -> Result<u64> {
         let plan = |size: u64| match size {
-            _ if size % step != 0 || size > examples => Err(Error::invalid_argument(format!("no batch of {size}"))),
+            _ if !size.is_multiple_of(step) || size > examples => Err(Error::invalid_argument(format!("no batch of {size}"))),
             _ if size > fits => Err(Error::resource_exhausted(format!("{size} do not fit"))),
             _ => Ok(()),
         };
