@@ -165,3 +165,42 @@ fn a_variable_that_calls_itself_a_state_is_none() {
     let values = session(b).run(&[], &["r"], &[]).unwrap();
     assert_eq!(values[0].shape().dims(), [3]);
 }
+
+/// Lists of more tensors, and of larger ones, than there is memory for.
+#[test]
+fn lists_of_any_size_are_errors() {
+    let float = || AttrValue::data_type(DataType::Float);
+    let limit = plimsoll_base::Bytes(64 << 20);
+    for (count, element, is_fed) in [
+        (i32::MAX, 1i64 << 31, false),
+        (i32::MAX, 1 << 31, true),
+        (i32::MAX, 1, true),
+        (4, 1 << 62, false),
+        (4, 1 << 62, true),
+        (-3, 2, true),
+    ] {
+        let mut b = builder();
+        let shape = b.constant(HostTensor::from_slice([1], &[element]).unwrap()).build().unwrap();
+        let length = match is_fed {
+            true => placeholder(&mut b, "count", DataType::Int32),
+            false => b.scalar(count).unwrap(),
+        };
+        let list = b.op("TensorListReserve").inputs([shape, length]).attr("element_dtype", float());
+        let list = list.attr("shape_type", AttrValue::data_type(DataType::Int64)).build().unwrap();
+        let any = b.scalar(-1i32).unwrap();
+        let all = b.op("TensorListStack").inputs([list, any]).attr("element_dtype", float()).build().unwrap();
+        b.op("Identity").input(all).attr("T", float()).name("all").build().unwrap();
+        let registry = b.registry().clone();
+        let devices = Devices::open(&Options::new().limit("CPU:0", &limit.0.to_string())).unwrap();
+        let run = || -> plimsoll_base::Result<Vec<HostTensor>> {
+            let session = Session::new(&devices, &b.finish(), registry)?;
+            let fed = HostTensor::scalar(count);
+            let feeds = [("count", &fed)];
+            session.run(&feeds[..usize::from(is_fed)], &["all"], &[])
+        };
+        let error = run().unwrap_err();
+        let codes = [Code::InvalidArgument, Code::ResourceExhausted, Code::Unimplemented];
+        assert!(codes.contains(&error.code()), "{count} of {element}, fed {is_fed}: {error}");
+        assert!(devices.report().iter().all(|report| report.peak <= limit), "{count} of {element}, fed {is_fed}");
+    }
+}
