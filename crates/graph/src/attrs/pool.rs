@@ -16,10 +16,6 @@ const MOST_ALIKE: usize = 4;
 impl AttrsPool {
     /// Lets `attrs` share the memory of equal ones, if such were here before. Those with tensors are left as they are.
     pub fn share(&mut self, attrs: &mut Attrs) {
-        if attrs.is_empty() {
-            *attrs = Attrs::new();
-            return;
-        }
         let Kept::Few(_) = &attrs.0 else { return };
         let Some(hash) = hash(attrs) else { return };
         let alike = self.0.entry(hash).or_default();

@@ -2,7 +2,8 @@
 //! candidate.
 //!
 //! [`problem`] takes the numbers of the run from the planner's own works: what each takes on each kind of device, and what copies
-//! take. [`parts`] says which nodes go together. [`queues`] runs the queues on paper for an assignment, with the bytes that are live. [`search`] looks for assignments by it.
+//! take. [`parts`] says which nodes go together. [`queues`] runs the queues on paper for an assignment, with the bytes that are live.
+//! [`search`] looks for assignments by it.
 //! Plans of the best ones are made and packed: what they take decides, never the paper alone. Where plans take more than the paper
 //! said, its lines become tighter and the search goes on.
 
