@@ -95,6 +95,7 @@ fn device(device: &Device, queues: u64) -> Json {
             "slot": column(all, |buffer| buffer.slot),
             "first": column(all, |buffer| u64::from(buffer.commands.0)),
             "last": column(all, |buffer| u64::from(buffer.commands.1)),
+            "depth": column(all, |buffer| buffer.depth),
             "kind": column(all, |buffer| match buffer.kind {
                 Kind::Value => 0,
                 Kind::Copy => 1,

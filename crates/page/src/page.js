@@ -127,6 +127,12 @@ function named(text) {
   return make("span", { class: "name", text, dir: "auto", title: text });
 }
 
+/** The end of a long path, for a place with little room: the end is what differs. The whole is its title. */
+function shortened(text) {
+  const short = text.replace(/\S{25,}/g, (path) => (path.includes("/") ? "…/" + path.split("/").slice(-2).join("/") : path));
+  return make("span", { class: "name", text: short, dir: "auto", title: text });
+}
+
 // ---- Colours ---------------------------------------------------------------------------------------------------------------------
 
 const palette = {};
@@ -202,6 +208,18 @@ function hatch(context, colour) {
     palette.hatch[colour] = context.createPattern(tile, "repeat");
   }
   return palette.hatch[colour];
+}
+
+/** Whether a buffer is the scratch of a loop: the buffers of its body lie there. That of a kernel is taken during one command. */
+function isLoop({ kind, first, last }, index) {
+  return kind[index] === 2 && first[index] < last[index];
+}
+
+/** The kind of a buffer, and in how many loops it is. */
+function kindOf(buffers, index) {
+  const depth = buffers.depth[index];
+  const kind = isLoop(buffers, index) ? "body of a loop" : KINDS[buffers.kind[index]];
+  return depth === 0 ? kind : `${kind}, in ${depth === 1 ? "a loop" : `${depth} loops`}`;
 }
 
 /** A colour by when a buffer begins: which layer memory belongs to is seen at once. */
@@ -528,12 +546,12 @@ class Memory extends Plot {
         bottom = this.y(base + offset[index]);
       const wide = Math.max(0.7, right - left),
         high = Math.max(0.7, bottom - top);
-      pen.globalAlpha = dim && index !== state.chosen ? 0.42 : 1;
+      pen.globalAlpha = (dim && index !== state.chosen ? 0.42 : 1) * (isLoop(device.buffers, index) ? 0.3 : 1);
       const colour = kind[index] === 2 ? palette.scratch : kind[index] === 1 ? palette.copy : palette.ramp[shade(device, index)];
       pen.fillStyle = (kind[index] === 1 || kind[index] === 3) && wide > 6 && high > 6 ? hatch(pen, colour) : colour;
       const gap = wide > 3 && high > 3 ? 0.5 : 0;
       pen.fillRect(left + gap, top + gap, wide - 2 * gap, high - 2 * gap);
-      if (wide > 54 && high > 15 && values[index].length)
+      if (wide > 54 && high > 15 && values[index].length && !isLoop(device.buffers, index))
         labels.push([index, Math.max(left, GUTTER), Math.min(right, this.width - MARGIN), top, bottom]);
     }
     pen.textAlign = "left";
@@ -654,15 +672,16 @@ class Memory extends Plot {
     pen.strokeRect(left, top, Math.max(1.5, right - left), Math.max(1.5, bottom - top));
   }
 
-  /** The buffer under a point, the smallest where pixels are shared. */
+  /** The buffer under a point, the smallest where pixels are shared; in a loop, that of its body. */
   find(x, y) {
-    const { offset, bytes } = this.device.buffers,
+    const { offset, bytes, depth } = this.device.buffers,
       [begin, over] = this.ends;
     const place = this.place(x),
       slack = (this.clock.to - this.clock.from) / this.width;
     const height = this.bytes(y) - this.device.resident,
       reach = this.top / this.spread / this.height;
-    let found = null;
+    let found = null,
+      exact = null;
     for (let index = 0; index < this.device.count; index++) {
       const inside =
         begin[index] - slack <= place &&
@@ -671,10 +690,10 @@ class Memory extends Plot {
         height <= offset[index] + bytes[index] + reach;
       const isExact =
         inside && begin[index] <= place && place <= over[index] && offset[index] <= height && height <= offset[index] + bytes[index];
-      if (isExact) return index;
+      if (isExact && (exact === null || depth[index] > depth[exact])) exact = index;
       if (inside && (found === null || bytes[index] < bytes[found])) found = index;
     }
-    return found;
+    return exact ?? found;
   }
 
   band(y) {
@@ -950,9 +969,11 @@ class State {
   }
 
   titleOf(index) {
-    const { values, kind } = this.device.buffers,
+    const { buffers } = this.device,
+      { values, kind } = buffers,
       held = values[index];
     const name = held.length ? this.model.names[held[0].node] : "(no node)";
+    if (isLoop(buffers, index)) return "body of " + name;
     return kind[index] === 2 ? "scratch of " + name : name + (held.length > 1 ? ` and ${held.length - 1} in place` : "");
   }
 
@@ -992,8 +1013,9 @@ class State {
 /** For each command, the bytes that are live in the arena, with the gaps behind buffers. */
 function profile(device, commands) {
   const change = new Array(Math.max(1, commands) + 1).fill(0),
-    { first, last: end, slot } = device.buffers;
+    { first, last: end, slot, depth } = device.buffers;
   for (let index = 0; index < device.count; index++) {
+    if (depth[index] > 0) continue; // The scratch of its loop counts.
     change[first[index]] += slot[index];
     change[end[index] + 1] -= slot[index];
   }
@@ -1288,13 +1310,13 @@ function momentParts(state) {
   const list = make("ol", { "aria-label": "What takes most at this moment" });
   for (const { index, bytes, name, band } of all.slice(0, MOST)) {
     if (index !== undefined) {
-      const content = [swatchOf(device, index), named(state.titleOf(index)), make("span", { text: size(bytes) })];
+      const content = [swatchOf(device, index), shortened(state.titleOf(index)), make("span", { text: size(bytes) })];
       list.append(make("li", {}, make("button", { type: "button", onclick: () => state.choose(index) }, ...content)));
       continue;
     }
     const swatch = make("span", { class: "swatch", title: band });
     swatch.style.backgroundColor = palette[BANDS[band]];
-    list.append(make("li", { class: "stays", title: band }, swatch, named(name), make("span", { text: size(bytes) })));
+    list.append(make("li", { class: "stays", title: band }, swatch, shortened(name), make("span", { text: size(bytes) })));
   }
   const rest = all.length > MOST ? make("div", { class: "soft", text: `and ${many(all.length - MOST, "smaller one")}` }) : null;
   return [title, ...text, list, rest, state.chosen === null ? null : chosen(state)].filter((part) => part !== null);
@@ -1316,7 +1338,7 @@ function chosen(state) {
     );
   };
   add("bytes", `${size(bytes[index])} (${exact(bytes[index])})`);
-  add("kind", KINDS[kind[index]]);
+  add("kind", kindOf(device.buffers, index));
   add("offset", offset[index].toLocaleString("en") + " in the arena");
   add("lives", state.spanOf(index));
   for (const { node, writer, readers } of values[index]) {
@@ -1707,7 +1729,7 @@ function bufferTable(state) {
       all.push([
         held.map((value) => model.names[value.node]).join(", "),
         held.length ? model.op[held[0].node] : "",
-        KINDS[buffers.kind[index]],
+        kindOf(buffers, index),
         buffers.bytes[index],
         base + buffers.offset[index],
         first,

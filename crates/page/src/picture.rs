@@ -126,6 +126,8 @@ pub struct Buffer {
     pub slot: u64,
     /// The first and the last command of the device's queue during which it is taken.
     pub commands: (u32, u32),
+    /// In the scratch of so many loops, one within another.
+    pub depth: u32,
     /// What it holds.
     pub kind: Kind,
     /// Its contents, one behind the other: of scratch, the command's node alone.
@@ -265,12 +267,20 @@ impl Picture {
     }
 }
 
+impl Buffer {
+    /// Whether it is the scratch of a loop, in which the buffers of its body lie. That of a kernel is taken during one command.
+    pub fn is_loop(&self) -> bool {
+        self.kind == Kind::Scratch && self.commands.0 < self.commands.1
+    }
+}
+
 impl Device {
-    /// For each command of its queue, the bytes of the arena that are live during it, each buffer with the gap behind it.
+    /// For each command of its queue, the bytes of the arena that are live during it, each buffer with the gap behind it. During a loop,
+    /// all its scratch is.
     pub fn profile(&self, commands: usize) -> Vec<u64> {
         let mut changes = vec![0i128; commands.max(1) + 1];
         let last = changes.len() - 2;
-        for buffer in &self.buffers {
+        for buffer in self.buffers.iter().filter(|buffer| buffer.depth == 0) {
             let (from, to) = (buffer.commands.0 as usize, buffer.commands.1 as usize);
             changes[from.min(last)] += i128::from(buffer.slot);
             changes[to.max(from).min(last) + 1] -= i128::from(buffer.slot);

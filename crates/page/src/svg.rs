@@ -21,7 +21,7 @@ const RAMP: [(u8, u8, u8); 5] = [(0x24, 0x43, 0x7a), (0x2d, 0x6f, 0x9e), (0x35, 
 
 const STYLE: &str = "text{font:13px system-ui,-apple-system,'Segoe UI',Roboto,sans-serif;fill:#5a6472}\
 .t{font-size:16px;font-weight:600;fill:#1b2430}.i{fill:#1b2430}.p{fill:#fff}.d{fill:#101820}.back{fill:#fff;stroke:#e3e1da}.g{stroke:#eceae4}\
-.line{stroke:#c0392b;stroke-width:2}.lt{fill:#c0392b;font-weight:600}.peak{stroke:#1b2430;stroke-dasharray:3 3}.s{fill:#e6a532}.c{fill:#b0528f}\
+.line{stroke:#c0392b;stroke-width:2}.lt{fill:#c0392b;font-weight:600}.peak{stroke:#1b2430;stroke-dasharray:3 3}.s{fill:#e6a532}.l{opacity:.3}.c{fill:#b0528f}\
 .variables{fill:#8a93a1}.constants{fill:#a9b0bb}.ends{fill:#c6cbd3}.overhead{fill:#6c7583}.b{stroke:#fff;stroke-width:.6}\
 @media(prefers-color-scheme:dark){text{fill:#a0a9b6}.t,.i{fill:#e6e9ee}.back{fill:#181d25;stroke:#2b323d}.g{stroke:#232a34}.b{stroke:#181d25}\
 .line{stroke:#ff7461}.lt{fill:#ff7461}.peak{stroke:#e6e9ee}}";
@@ -184,7 +184,7 @@ impl<'a> Drawing<'a> {
             );
             let short = name.rsplit('/').next().unwrap_or_default();
             let room = ((width - 10.0) / 7.4) as usize;
-            if height > 15.0 && room >= short.chars().count() && !short.is_empty() {
+            if height > 15.0 && room >= short.chars().count() && !short.is_empty() && !buffer.is_loop() {
                 let ink = if is_pale { "d" } else { "p" };
                 let _ = writeln!(
                     labels,
@@ -202,6 +202,7 @@ impl<'a> Drawing<'a> {
     /// The colour of a buffer, and whether it is a light one.
     fn fill(&self, buffer: &Buffer) -> (String, bool) {
         match buffer.kind {
+            Kind::Scratch if buffer.is_loop() => ("class=\"s l\"".to_string(), true),
             Kind::Scratch => ("class=\"s\"".to_string(), true),
             Kind::Copy => ("class=\"c\"".to_string(), false),
             Kind::Value | Kind::Again => {
@@ -219,7 +220,11 @@ impl<'a> Drawing<'a> {
     fn name(&self, buffer: &Buffer) -> String {
         let node = buffer.values.first().and_then(|value| self.model.nodes.get(value.node as usize));
         let name = shown(node.map_or("", |(name, _)| name));
-        if buffer.kind == Kind::Scratch { format!("scratch of {name}") } else { name }
+        match buffer.kind {
+            Kind::Scratch if buffer.is_loop() => format!("body of {name}"),
+            Kind::Scratch => format!("scratch of {name}"),
+            _ => name,
+        }
     }
 
     fn lines(&self, svg: &mut String) {

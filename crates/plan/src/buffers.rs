@@ -2,11 +2,13 @@
 
 use plimsoll_base::Bytes;
 use plimsoll_device::DeviceSpec;
+use plimsoll_graph::id::Id;
 use plimsoll_graph::{IdVec, NodeId};
 use plimsoll_memory::layout::Buffer;
 
+use crate::emit::Regions;
 use crate::lir::{Lir, ValueId, WorkId};
-use crate::live::{Arena, Lane, Slot};
+use crate::live::{Arena, Lane};
 use crate::pack::Addresses;
 use crate::plan::DeviceId;
 
@@ -22,10 +24,12 @@ pub struct PlanBuffer {
     pub offset: u64,
     /// Its bytes.
     pub bytes: u64,
-    /// The same with the gap that the alignment of the next buffer leaves: these add up to [`crate::DevicePlan::live`].
+    /// The same with the gap that the alignment of the next buffer leaves: of depth 0, these add up to [`crate::DevicePlan::live`].
     pub slot: u64,
     /// The first and the last command of the device's queue during which it is taken. Of a device without commands, 0.
     pub commands: (u32, u32),
+    /// In the scratch of so many loops, one within another: those of a body lie in the scratch of its loop.
+    pub depth: u32,
     /// The contents.
     pub holds: Holds,
 }
@@ -52,70 +56,97 @@ pub struct HeldValue {
     pub readers: Vec<CommandAt>,
 }
 
-/// Where the commands of works are.
-pub(crate) struct Commands<'a> {
-    pub slots: &'a IdVec<WorkId, Slot>,
-    /// For each work of each queue, how many commands there are when it is over.
-    pub over: &'a [Vec<u32>],
+/// Where the commands of a work are: of a loop, those of its body too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Span {
+    pub queue: u32,
+    pub first: u32,
+    pub last: u32,
 }
 
-impl Commands<'_> {
-    /// The first command of a work.
-    fn first(&self, (queue, position): Slot) -> u32 {
-        position.checked_sub(1).and_then(|before| self.over.get(queue)?.get(before).copied()).unwrap_or(0)
-    }
-
-    /// The last command of a work.
-    fn last(&self, (queue, position): Slot) -> u32 {
-        self.over.get(queue).and_then(|over| over.get(position)).map_or(0, |over| over.saturating_sub(1))
-    }
-
-    fn of(&self, work: WorkId) -> CommandAt {
-        let slot = self.slots[work];
-        (slot.0 as u32, self.first(slot))
-    }
-}
-
-/// The buffers of the arena of a queue's device, by the command that they begin with; those of more bytes first.
-pub(crate) fn buffers(
-    lir: &Lir,
-    (queue, lane): (usize, &Lane),
-    arena: &Arena,
-    addresses: &Addresses,
-    spec: &DeviceSpec,
-    commands: &Commands<'_>,
-) -> Vec<PlanBuffer> {
-    let of = |index: usize, holds: Holds| {
-        let Buffer { first, last, bytes, .. } = arena.buffers[index];
-        let commands = (commands.first((queue, first as usize)), commands.last((queue, last as usize)));
-        PlanBuffer { device: lane.device, offset: addresses.buffers[index], bytes, slot: spec.slot(Bytes(bytes)).0, commands, holds }
-    };
-    let mut held: Vec<Vec<HeldValue>> = vec![Vec::new(); arena.value_buffers];
-    let definitions = lir.definitions();
-    let readers = readers(lir);
-    for (value, buffer) in &arena.values {
-        let Some(writer) = definitions[*value] else { continue };
-        let (node, is_copy) = (lir.values[*value].node, lir.values[*value].is_copy);
-        let readers = readers[*value].iter().map(|work| commands.of(*work)).collect();
-        held[*buffer].push(HeldValue { node, is_copy, writer: commands.of(writer), readers });
-    }
-    let values = held.into_iter().enumerate().map(|(index, held)| of(index, Holds::Values(held)));
-    let scratch = lane.works.iter().zip(&arena.scratch);
-    let scratch = scratch.filter_map(|(work, buffer)| Some(of((*buffer)?, Holds::Scratch(commands.of(*work)))));
-    let mut buffers: Vec<PlanBuffer> = values.chain(scratch).collect();
-    buffers.sort_by_key(|buffer| (buffer.commands.0, std::cmp::Reverse(buffer.bytes), buffer.offset));
-    buffers
-}
-
-/// By value: the works of the region that read it, in their order.
-fn readers(lir: &Lir) -> IdVec<ValueId, Vec<WorkId>> {
-    let mut readers = IdVec::filled(Vec::new(), lir.values.len());
-    for id in &lir.region().works {
-        for value in lir.works[*id].reads_once() {
-            readers[value].push(*id);
+/// For each work with commands, where these are. `queues` has the work of each command.
+pub(crate) fn spans<'a>(works: usize, queues: impl Iterator<Item = &'a [WorkId]>) -> IdVec<WorkId, Option<Span>> {
+    let mut spans: IdVec<WorkId, Option<Span>> = IdVec::filled(None, works);
+    for (queue, commands) in (0..).zip(queues) {
+        for (number, work) in (0..).zip(commands) {
+            spans[*work].get_or_insert(Span { queue, first: number, last: number }).last = number;
         }
     }
-    readers
+    spans
+}
+
+/// Collects the buffers of arenas.
+pub(crate) struct Buffers<'a> {
+    lir: &'a Lir,
+    regions: &'a Regions,
+    devices: &'a [DeviceSpec],
+    spans: &'a IdVec<WorkId, Option<Span>>,
+    /// By value: the work that makes it.
+    definitions: IdVec<ValueId, Option<WorkId>>,
+    /// By value: the works that read it, in their order.
+    readers: IdVec<ValueId, Vec<WorkId>>,
+}
+
+impl<'a> Buffers<'a> {
+    pub fn new(lir: &'a Lir, regions: &'a Regions, devices: &'a [DeviceSpec], spans: &'a IdVec<WorkId, Option<Span>>) -> Buffers<'a> {
+        let mut definitions = IdVec::filled(None, lir.values.len());
+        let mut readers: IdVec<ValueId, Vec<WorkId>> = IdVec::filled(Vec::new(), lir.values.len());
+        for id in lir.regions.values().flat_map(|region| &region.works) {
+            let work = &lir.works[*id];
+            work.outputs.iter().for_each(|output| definitions[*output] = Some(*id));
+            let read = work.reads_once().into_iter().filter_map(|value| regions.given(lir, value));
+            read.for_each(|value| readers[value].push(*id));
+        }
+        Buffers { lir, regions, devices, spans, definitions, readers }
+    }
+
+    /// The buffers of the arena of a queue's device, by the command that they begin with; those of more bytes first, and those of a
+    /// loop's body behind its scratch.
+    pub fn of_lane(&self, lane: &Lane, arena: &Arena, addresses: &Addresses) -> Vec<PlanBuffer> {
+        let mut buffers = Vec::new();
+        self.collect((lane, arena), addresses, (0, 0), &mut buffers);
+        buffers.sort_by_key(|buffer| (buffer.commands.0, buffer.depth, std::cmp::Reverse(buffer.bytes), buffer.offset));
+        buffers
+    }
+
+    /// Adds those of an arena that begins at `base`, in the scratch of `depth` loops.
+    fn collect(&self, (lane, arena): (&Lane, &Arena), addresses: &Addresses, (base, depth): (u64, u32), buffers: &mut Vec<PlanBuffer>) {
+        let spec = &self.devices[lane.device.index()];
+        let span = |position: u32| lane.works.get(position as usize).and_then(|work| self.spans[*work]);
+        let of = |index: usize, holds: Holds| {
+            let Buffer { first, last, bytes, .. } = arena.buffers[index];
+            PlanBuffer {
+                device: lane.device,
+                offset: base + addresses.buffers[index],
+                bytes,
+                slot: spec.slot(Bytes(bytes)).0,
+                commands: (span(first).map_or(0, |span| span.first), span(last).map_or(0, |span| span.last)),
+                depth,
+                holds,
+            }
+        };
+        let mut held: Vec<Vec<HeldValue>> = vec![Vec::new(); arena.value_buffers];
+        for (value, buffer) in &arena.values {
+            let Some(writer) = self.definitions[*value] else { continue };
+            let (node, is_copy) = (self.lir.values[*value].node, self.lir.values[*value].is_copy);
+            let readers = self.readers[*value].iter().map(|work| self.command_of(*work)).collect();
+            held[*buffer].push(HeldValue { node, is_copy, writer: self.command_of(writer), readers });
+        }
+        buffers.extend(held.into_iter().enumerate().map(|(index, held)| of(index, Holds::Values(held))));
+        for (work, scratch) in lane.works.iter().zip(&arena.scratch) {
+            buffers.extend(scratch.map(|buffer| of(buffer, Holds::Scratch(self.command_of(*work)))));
+            for region in self.lir.works[*work].regions() {
+                let Some((body, base)) = self.regions.body(*region) else { continue };
+                let Some((lane, arena)) = &body.held else { continue };
+                self.collect((lane, arena), &body.addresses, (base, depth + 1), buffers);
+            }
+        }
+    }
+
+    /// The first command of a work.
+    fn command_of(&self, work: WorkId) -> CommandAt {
+        self.spans[work].map_or((0, 0), |span| (span.queue, span.first))
+    }
 }
 
 #[cfg(test)]
@@ -125,15 +156,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn commands_of_works_follow_from_their_counts() {
-        let slots: IdVec<WorkId, Slot> = [(0, 0), (0, 1), (0, 2)].into_iter().collect();
-        // The second work has three commands, as loops have.
-        let over = [vec![1, 4, 5]];
-        let commands = Commands { slots: &slots, over: &over };
-        let ends = |position| (commands.first((0, position)), commands.last((0, position)));
-        assert_eq!([ends(0), ends(1), ends(2)], [(0, 0), (1, 3), (4, 4)]);
-        assert_eq!(commands.of(WorkId::from_index(2)), (0, 4));
-        // A queue without works.
-        assert_eq!((commands.first((1, 0)), commands.last((1, 0))), (0, 0));
+    fn spans_of_works_follow_from_the_works_of_commands() {
+        let [one, outer, inner, last, unseen] = [0, 1, 2, 3, 4].map(WorkId::from_index);
+        // A loop: a copy, its beginning, two commands of its body, its end.
+        let queues = [vec![one, outer, outer, inner, inner, outer], vec![last]];
+        let spans = spans(5, queues.iter().map(Vec::as_slice));
+        let span = |queue, first, last| Some(Span { queue, first, last });
+        assert_eq!([spans[one], spans[outer], spans[inner]], [span(0, 0, 0), span(0, 1, 5), span(0, 3, 4)]);
+        assert_eq!([spans[last], spans[unseen]], [span(1, 0, 0), None]);
     }
 }

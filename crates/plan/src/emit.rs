@@ -7,7 +7,7 @@ use plimsoll_graph::{IdVec, NodeId};
 
 use crate::Request;
 use crate::lir::{Arg, Home, Lir, RegionId, ValueId, Work, WorkId, WorkKind};
-use crate::live::{Lane, Live};
+use crate::live::{Arena, Lane, Live};
 use crate::pack::{Addresses, addresses, label, traffic};
 
 /// Where the values of all regions lie. Those that a work holds lie in its scratch.
@@ -18,8 +18,17 @@ pub(crate) struct Regions {
     bases: IdVec<RegionId, u64>,
     /// The work that holds a region.
     holders: IdVec<RegionId, Option<WorkId>>,
-    /// Of the regions that works hold: their works in order, and their scratch.
-    bodies: IdVec<RegionId, Option<(Vec<WorkId>, Addresses)>>,
+    /// Of the regions that works hold: their works in order, and where these have their buffers.
+    bodies: IdVec<RegionId, Option<Body>>,
+}
+
+/// The works of a region that a work holds.
+pub(crate) struct Body {
+    works: Vec<WorkId>,
+    /// Their arena; none of a region without works.
+    pub held: Option<(Lane, Arena)>,
+    /// Counted from the beginning of the scratch of the work that holds the region.
+    pub addresses: Addresses,
 }
 
 impl Regions {
@@ -42,12 +51,30 @@ impl Regions {
             let works = lir.region().works.clone();
             let Live { lanes, arenas, .. } = Live::new(lir, &works, devices);
             let none = || Addresses { bytes: Bytes::ZERO, scratch: vec![None; works.len()], buffers: Vec::new() };
-            let packed = lanes.first().zip(arenas.first());
-            let packed = packed.map(|(lane, arena)| addresses(arena, &devices[lane.device.index()], &mut regions.offsets));
-            regions.bodies.push(Some((works.clone(), packed.unwrap_or_else(none))));
+            let held = lanes.into_iter().zip(arenas).next();
+            let packed = held.as_ref().map(|(lane, arena)| addresses(arena, &devices[lane.device.index()], &mut regions.offsets));
+            let addresses = packed.unwrap_or_else(none);
+            regions.bodies.push(Some(Body { works, held, addresses }));
         }
         lir.enter(own);
         regions
+    }
+
+    /// The value that a region is given as a parameter: of a loop what it carries, else an operand of its work. Any other value is itself.
+    pub fn given(&self, lir: &Lir, id: ValueId) -> Option<ValueId> {
+        let Home::Given { region, param } = lir.values[id].home else { return Some(id) };
+        // Regions are held by works of regions before them.
+        let holder = &lir.works[self.holders[region]?];
+        let value = match holder.kind {
+            WorkKind::Loop { carried, .. } if (param as usize) < carried => holder.outputs[param as usize],
+            _ => holder.inputs[param as usize].value,
+        };
+        self.given(lir, value)
+    }
+
+    /// The body of a work's region, and where in the arena it begins.
+    pub fn body(&self, region: RegionId) -> Option<(&Body, u64)> {
+        Some((self.bodies[region].as_ref()?, self.bases[region]))
     }
 
     /// Notes where the regions of these works begin, whose own begins at `base`.
@@ -58,8 +85,8 @@ impl Regions {
         }
         while let Some((region, base)) = held.pop() {
             self.bases[region] = base;
-            let Some((works, addresses)) = &self.bodies[region] else { continue };
-            for (work, scratch) in works.iter().zip(&addresses.scratch) {
+            let Some(body) = &self.bodies[region] else { continue };
+            for (work, scratch) in body.works.iter().zip(&body.addresses.scratch) {
                 held.extend(lir.works[*work].regions().iter().map(|region| (*region, base + scratch.unwrap_or(0))));
             }
         }
@@ -69,6 +96,8 @@ impl Regions {
 /// A command, and what the plan says of it.
 pub(crate) struct Emitted {
     pub command: Command,
+    /// Of a body's commands, the work of the body.
+    pub work: WorkId,
     pub seconds: f64,
     pub nodes: Vec<NodeId>,
     pub bytes: (u64, u64),
@@ -123,7 +152,7 @@ impl Emit<'_> {
         };
         let (scratch, worker_scratch) = (scratch(0, shared), scratch(shared, slices));
         let command = Command { scratch, worker_scratch, ..self.command(work, call, args, waits) };
-        Emitted { command, seconds: work.seconds() * times, nodes: work.nodes.clone(), bytes: traffic(self.lir, id) }
+        Emitted { command, work: id, seconds: work.seconds() * times, nodes: work.nodes.clone(), bytes: traffic(self.lir, id) }
     }
 
     /// The commands of a loop whose body runs so many times.
@@ -131,7 +160,7 @@ impl Emit<'_> {
         let work = &self.lir.works[id];
         let emitted = |call: Call, args: Vec<BufferRef>| {
             let bytes = if call == Call::Copy { (args[0].bytes, args[1].bytes) } else { (0, 0) };
-            Emitted { command: self.command(work, call, args, Vec::new()), seconds: 0.0, nodes: work.nodes.clone(), bytes }
+            Emitted { command: self.command(work, call, args, Vec::new()), work: id, seconds: 0.0, nodes: work.nodes.clone(), bytes }
         };
         let mut commands = Vec::new();
         for (input, output) in work.inputs[..carried].iter().zip(&work.outputs) {
@@ -141,7 +170,7 @@ impl Emit<'_> {
             }
         }
         let inner: Vec<Emitted> = match &self.regions.bodies[body] {
-            Some((works, addresses)) => {
+            Some(Body { works, addresses, .. }) => {
                 let emit = |(work, scratch): (&WorkId, &Option<u64>)| self.work(*work, *scratch, Vec::new(), times);
                 works.iter().zip(&addresses.scratch).flat_map(emit).collect()
             }
@@ -175,12 +204,8 @@ impl Emit<'_> {
             Home::Constant(index) => at(Place::Constant(index.index() as u32)),
             Home::Feed(index) => at(Place::Feed(index.index() as u32)),
             Home::Fetch(index) => at(Place::Fetch(index.index() as u32)),
-            Home::Given { region, param } => match self.regions.holders[region].map(|holder| &self.lir.works[holder]) {
-                // Regions are held by works of regions before them.
-                Some(Work { kind: WorkKind::Loop { carried, .. }, outputs, .. }) if (param as usize) < *carried => {
-                    self.buffer(outputs[param as usize])
-                }
-                Some(holder) => self.buffer(holder.inputs[param as usize].value),
+            Home::Given { .. } => match self.regions.given(self.lir, id) {
+                Some(given) => self.buffer(given),
                 None => at(Place::Arena(value.device.index() as u32)),
             },
         }

@@ -10,11 +10,11 @@ use plimsoll_graph::{Graph, IdVec, NodeId};
 use plimsoll_memory::layout;
 
 use crate::Request;
-use crate::buffers::Commands;
+use crate::buffers::{Buffers, PlanBuffer, spans};
 use crate::emit::{Emit, Emitted, Regions};
 use crate::fit::Fitting;
 use crate::lir::{Arg, ConstantId, Home, Lir, ValueId, WorkId, WorkKind};
-use crate::live::{Arena, Live, Slot};
+use crate::live::{Arena, Lane, Live, Slot};
 use crate::plan::{Certainty, DeviceId, DevicePlan, Plan, Queue};
 use crate::report::{PeakMoment, peak_parts};
 
@@ -71,10 +71,12 @@ pub(crate) fn pack(request: &Request<'_>, mut lir: Lir, fitting: Option<Fitting>
             works.iter().scan(0, count).collect()
         })
         .collect();
+    let of_commands: Vec<Vec<WorkId>> = emitted.iter().map(|works| works.iter().flatten().map(|command| command.work).collect()).collect();
+    let spans = spans(lir.works.len(), of_commands.iter().map(Vec::as_slice));
     for (lane, works) in lanes.iter().zip(emitted) {
         let mut queue = Queue { device: lane.device, program: Arc::default(), seconds: Vec::new(), nodes: Vec::new(), bytes: Vec::new() };
         let mut program = Program::default();
-        for Emitted { mut command, seconds, nodes, bytes } in works.into_iter().flatten() {
+        for Emitted { mut command, seconds, nodes, bytes, .. } in works.into_iter().flatten() {
             command.waits.iter_mut().for_each(|wait| wait.commands = over[wait.queue as usize][wait.commands as usize - 1]);
             program.commands.push(command);
             queue.seconds.push(seconds);
@@ -84,12 +86,9 @@ pub(crate) fn pack(request: &Request<'_>, mut lir: Lir, fitting: Option<Fitting>
         queue.program = Arc::new(program);
         queues.push(queue);
     }
-    let commands = Commands { slots: &slots, over: &over };
-    let mut buffers = Vec::new();
-    for (queue, (lane, (arena, addresses))) in lanes.iter().zip(arenas.iter().zip(&packed)).enumerate() {
-        let spec = &request.devices[lane.device.index()];
-        buffers.extend(crate::buffers::buffers(&lir, (queue, lane), arena, addresses, spec, &commands));
-    }
+    let collected = Buffers::new(&lir, &regions, request.devices, &spans);
+    let in_lane = |(lane, (arena, addresses)): (&Lane, (&Arena, &Addresses))| collected.of_lane(lane, arena, addresses);
+    let buffers: Vec<PlanBuffer> = lanes.iter().zip(arenas.iter().zip(&packed)).flat_map(in_lane).collect();
     note_assignments(&mut lir, &slots, &over);
     for (index, device) in devices.iter_mut().enumerate() {
         peak_parts(request, &lir, DeviceId::from_index(index), &moments[index], device);

@@ -210,7 +210,15 @@ impl Drawn<'_> {
                 (kind, held.iter().map(value).collect())
             }
         };
-        Buffer { offset: buffer.offset, bytes: buffer.bytes, slot: buffer.slot, commands: buffer.commands, kind, values }
+        Buffer {
+            offset: buffer.offset,
+            bytes: buffer.bytes,
+            slot: buffer.slot,
+            commands: buffer.commands,
+            depth: buffer.depth,
+            kind,
+            values,
+        }
     }
 }
 

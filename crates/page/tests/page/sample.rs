@@ -39,11 +39,13 @@ pub fn picture(names: &[String]) -> Picture {
         };
         (0..count).map(command).collect()
     };
+    // Scratch of more than one command is that of a loop; what begins during it lies there.
     let buffer = |number: u32| Buffer {
-        offset: u64::from(number % 4) * 1024,
+        offset: u64::from((number % 4).min(2)) * 1024,
         bytes: 1000,
         slot: 1024,
         commands: (number, number + 2),
+        depth: u32::from(number % 4 == 3),
         kind: [Kind::Value, Kind::Copy, Kind::Scratch, Kind::Again][number as usize % 4],
         values: vec![Value { node: number % names.len() as u32, writer: (0, number), readers: vec![(0, number + 1), (1, 0)] }],
     };

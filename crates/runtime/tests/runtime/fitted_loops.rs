@@ -7,11 +7,13 @@ use std::sync::Arc;
 
 use plimsoll_base::{Bytes, DataType, Result};
 use plimsoll_cards::Options;
-use plimsoll_device::{Device, DeviceKind, DeviceSpec};
+use plimsoll_device::{Command, Device, DeviceKind, DeviceSpec, Place, Work};
 use plimsoll_device_cpu::{CpuDevice, CpuPool};
+use plimsoll_graph::id::Id;
 use plimsoll_graph::{Graph, HostTensor, Shape};
 use plimsoll_kernels::CpuKernels;
 use plimsoll_ops::Registry;
+use plimsoll_plan::{Holds, Plan, PlanBuffer};
 use plimsoll_runtime::{Devices, Session};
 use serde_json::Value;
 
@@ -66,6 +68,50 @@ fn steps(program: &Value) -> Vec<Step> {
     init.chain(program["steps"].as_array().unwrap().iter().map(step)).collect()
 }
 
+/// Every argument of a command lies in a buffer that is taken during the command, and the buffers of a loop's body in its scratch.
+fn check_buffers(plan: &Plan) {
+    let spans = |outer: &PlanBuffer, offset: u64, bytes: u64| outer.offset <= offset && offset + bytes <= outer.offset + outer.bytes;
+    for (number, queue) in plan.queues.iter().enumerate() {
+        let is_first = plan.queues.iter().position(|other| other.device == queue.device) == Some(number);
+        for (at, command) in (0u32..).zip(&queue.program.commands) {
+            for arg in command.args.iter().chain(&command.scratch).chain(&command.guard) {
+                let Place::Arena(device) = arg.place else { continue };
+                let is_here = is_first && device == queue.device.index() as u32;
+                let holds = |buffer: &&PlanBuffer| {
+                    buffer.device.index() as u32 == device
+                        && spans(buffer, arg.offset, arg.bytes)
+                        && (!is_here || (buffer.commands.0..=buffer.commands.1).contains(&at))
+                };
+                let deepest = plan.buffers.iter().filter(holds).map(|buffer| buffer.depth).max();
+                let depth = within(&queue.program.commands, at as usize);
+                assert!(
+                    deepest.is_some_and(|deepest| deepest <= depth || !is_here),
+                    "{}: {arg:?} is in no buffer: {deepest:?} {depth}",
+                    command.label
+                );
+            }
+        }
+    }
+    for inner in plan.buffers.iter().filter(|buffer| buffer.depth > 0) {
+        let holds = |outer: &&PlanBuffer| {
+            outer.depth + 1 == inner.depth
+                && outer.device == inner.device
+                && matches!(outer.holds, Holds::Scratch(_))
+                && spans(outer, inner.offset, inner.bytes)
+                && outer.commands.0 < inner.commands.0
+                && inner.commands.1 < outer.commands.1
+        };
+        assert_eq!(plan.buffers.iter().filter(holds).count(), 1, "{inner:?}");
+    }
+}
+
+/// In how many loops a command is.
+fn within(commands: &[Command], at: usize) -> u32 {
+    let begins = commands[..at].iter().filter(|command| matches!(command.work, Work::Loop { .. })).count();
+    let ends = commands[..at].iter().filter(|command| matches!(command.work, Work::Again { .. })).count();
+    (begins - ends) as u32
+}
+
 /// What a session gives: values, the bytes that the plans take of each device, and how many commands run again in them.
 type Ran = (Vec<HostTensor>, Vec<Vec<Bytes>>, usize);
 
@@ -75,6 +121,7 @@ fn run(session: &Session, steps: &[Step]) -> Result<Ran> {
         let feeds: Vec<(&str, &HostTensor)> = step.feeds.iter().map(|(name, value)| (name.as_str(), value)).collect();
         let [fetches, targets] = [&step.fetches, &step.targets].map(|names| names.iter().map(String::as_str).collect::<Vec<_>>());
         let plan = session.plan(&feeds, &fetches, &targets)?;
+        check_buffers(&plan);
         peaks.push(plan.devices.iter().map(|device| device.packed).collect());
         again += plan.fitting.map_or(0, |fitting| fitting.recomputed.len());
         values.extend(session.run(&feeds, &fetches, &targets)?);
