@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -20,6 +21,21 @@ def _number(name: str) -> Optional[int]:
     return int(text) if text.isdecimal() else None
 
 
+def _per_node(nodes: int) -> list[int]:
+    """The processors that the allocation has of each node. `salloc` says those of all in Slurm's short form, as `4(x2),2`; a step those of
+    its own."""
+    found: list[int] = []
+    for part in os.environ.get("SLURM_JOB_CPUS_PER_NODE", "").split(","):
+        match = re.fullmatch(r"([1-9][0-9]{0,5})(?:\(x([0-9]{1,5})\))?", part.strip())
+        if match is None:
+            break
+        found += [int(match[1])] * int(match[2] or 1)
+    else:
+        if len(found) == nodes:
+            return found
+    return [max(1, _number("SLURM_CPUS_ON_NODE") or 1)] * nodes
+
+
 def processors() -> int:
     """How many processors this program may use: those of the allocation, where it is in one."""
     mine = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -32,15 +48,16 @@ def engine() -> Optional[Steps]:
     if "SLURM_JOB_ID" not in os.environ or os.environ.get("SLURM_STEP_ID", "").isdecimal():
         return None
     nodes = _number("SLURM_JOB_NUM_NODES") or _number("SLURM_NNODES") or 1
-    return Steps(nodes) if nodes > 1 and shutil.which("srun") else None
+    return Steps(_per_node(nodes)) if nodes > 1 and shutil.which("srun") else None
 
 
 class Steps:
-    """Steps on the nodes of an allocation, each on the one that has the fewest of this pool."""
+    """Steps on the nodes of an allocation, each on the one that those of this pool leave most of."""
 
-    def __init__(self, nodes: int) -> None:
-        self.workers = nodes * max(1, _number("SLURM_CPUS_ON_NODE") or 1)
-        self._running = [0] * nodes
+    def __init__(self, processors: list[int]) -> None:
+        self.workers = sum(processors)
+        self._processors = processors
+        self._running = [0] * len(processors)
         self._lock = threading.Lock()
 
     def check(self, lease: LeaseOptions) -> None:
@@ -49,7 +66,7 @@ class Steps:
     def start(self, job: bytes, lease: LeaseOptions) -> Step:
         """Starts a step for a job."""
         with self._lock:
-            node = min(range(len(self._running)), key=self._running.__getitem__)
+            node = min(range(len(self._running)), key=lambda node: self._running[node] / self._processors[node])
             self._running[node] += 1
         try:
             return Step(job, node, self._end)

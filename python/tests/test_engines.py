@@ -95,6 +95,10 @@ def test_what_is_no_engine(allocation, monkeypatch):
     assert _slurm.engine() is not None
     monkeypatch.setenv("SLURM_CPUS_ON_NODE", "1")
     assert _slurm.processors() == 1
+    # What salloc says: the processors of each node.
+    for text, workers in [("4(x2)", 8), ("3,1", 4), ("4", 2), ("4(x3)", 2), ("4(x2),", 2), ("0(x2)", 2), ("", 2)]:
+        monkeypatch.setenv("SLURM_JOB_CPUS_PER_NODE", text)
+        assert _slurm.engine().workers == workers
     monkeypatch.delenv("SLURM_JOB_ID")
     assert _slurm.engine() is None and _slurm.processors() >= 1
 

@@ -275,10 +275,10 @@ impl Runner<'_> {
         Ok(Start::Runs)
     }
 
-    /// The engine's node with the fewest runs of this sweep.
+    /// The engine's node that the runs of this sweep leave most of.
     fn emptiest(&self) -> usize {
-        let runs = |node: &usize| self.running.iter().filter(|job| job.node == *node).count();
-        (0..self.sweep.engine.as_ref().map_or(1, Engine::nodes)).min_by_key(runs).unwrap_or(0)
+        let runs = |node: usize| self.running.iter().filter(|job| job.node == node).count();
+        self.sweep.engine.as_ref().map_or(0, |engine| engine.next(runs))
     }
 
     /// Takes note of runs that have ended.
