@@ -11,6 +11,7 @@ simple/                       tf.compat.v1.saved_model.simple_save, with a legac
 tags/                         graphs for training and for serving on another device, as Estimators export them
 archive/                      keras.export.ExportArchive: two signatures, one of which uses a table that the other does not
 module/                       tf.saved_model.save of nested functions with captured variables, one of which a call changes
+open/                         variables of open shapes: a signature reads them, another one gives one of them another shape
 x.npy, y_*.npy                the examples and what each model gives; y_tags.npy of the graph that serves, y_train.npy of the other one
 """
 import os
@@ -128,6 +129,32 @@ def module():
     np.save(path("y_module.npy"), model(X)["y"].numpy())
 
 
+class Open(tf.Module):
+    def __init__(self):
+        self.any = tf.Variable(np.array([1, 2, 3, 4], np.float32), shape=tf.TensorShape(None), name="any")
+        self.rows = tf.Variable(np.ones((2, 4), np.float32), shape=tf.TensorShape([None, 4]), name="rows")
+
+    @tf.function(input_signature=[tf.TensorSpec([None, None], tf.float32, "x")])
+    def read(self, x):
+        return {"y": tf.concat([x * self.any, self.rows], 0), "rows": tf.shape(self.rows)[0]}
+
+    @tf.function(input_signature=[tf.TensorSpec([2, 4], tf.float32, "x")])
+    def keep(self, x):
+        self.rows.assign(x)
+        return {"sum": tf.reduce_sum(self.rows)}
+
+    @tf.function(input_signature=[tf.TensorSpec([None, 4], tf.float32, "x")])
+    def grow(self, x):
+        self.rows.assign(tf.concat([self.rows, x], 0))
+        return {"sum": tf.reduce_sum(self.rows)}
+
+
+def open_shapes():
+    model = Open()
+    tf.saved_model.save(model, path("open"), signatures={"read": model.read, "keep": model.keep, "grow": model.grow})
+    np.save(path("y_open.npy"), model.read(X)["y"].numpy())
+
+
 def main():
     shutil.rmtree(FOLDER, ignore_errors=True)
     os.makedirs(FOLDER)
@@ -142,7 +169,8 @@ def main():
     tags()
     archive()
     module()
-    for folder in ["simple", "tags", "archive", "module"]:
+    open_shapes()
+    for folder in ["simple", "tags", "archive", "module", "open"]:
         shutil.rmtree(path(f"{folder}/assets"), ignore_errors=True)
         if os.path.exists(path(f"{folder}/fingerprint.pb")):
             os.remove(path(f"{folder}/fingerprint.pb"))

@@ -78,7 +78,7 @@ def reductions():
     for dtype in NEW + [np.uint8]:
         info = np.iinfo(dtype)
         x = RANDOM.randint(max(info.min, -(2**31)), min(info.max, 2**31), (3, 4, 5)).astype(dtype)
-        for op in ["Sum", "Prod"] + (["Max", "Min", "Mean"] if dtype != np.uint64 else []):
+        for op in ["Sum", "Prod", "Max", "Min", "Mean"]:
             run(op, [ints(3, 4, 5, low=0, high=4, dtype=dtype) if op == "Mean" else x, i(1)])
             run(op, [ints(3, 4, 5, low=0, high=4, dtype=dtype) if op == "Mean" else x, i(0, 2)], keep_dims=True)
             if op != "Mean":
@@ -86,12 +86,24 @@ def reductions():
         run("Cumsum", [x, n(1)])
         run("Cumsum", [x, n(0)], reverse=True, exclusive=True)
         run("UnsortedSegmentSum", [x, i(0, 2, 0), n(3)])
-        if dtype != np.uint64:
-            for op in ["ArgMax", "ArgMin"]:
-                run(op, [x, n(1)])
-            with known("k"):
-                run("TopKV2", [x, n(2)])
+        for op in ["ArgMax", "ArgMin"]:
+            run(op, [x, n(1)])
+        with known("k"):
+            run("TopKV2", [x, n(2)])
     run("Cumprod", [ints(3, 4, dtype=np.int8), n(1)])
+    # Numbers that have a sign where others have a bit.
+    x = np.array([[0, 1, 2**63], [2**64 - 1, 2**63 - 1, 5]], np.uint64)
+    for op in ["Max", "Min", "Mean", "Sum"]:
+        for axes in [i(0), i(1), i(0, 1)]:
+            run(op, [x, axes])
+    run("Mean", [np.zeros((0, 2), np.uint64), i(0)])
+    for op in ["ArgMax", "ArgMin"]:
+        for axis in [0, 1]:
+            run(op, [x, n(axis)])
+    with known("k"):
+        run("TopKV2", [x, n(2)])
+    for op in ["LowerBound", "UpperBound"]:
+        run(op, [np.sort(x, 1), x])
 
 
 def shapes():

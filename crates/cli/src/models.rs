@@ -69,7 +69,6 @@ impl Wanted {
 
 impl Opened {
     fn new(devices: &Devices, path: &Path, Call { tags, signature, names }: &Call<'_>, checkpoint: Option<&Path>) -> Result<Opened> {
-        model::check(path).or_usage()?;
         let label = path.display().to_string();
         let read = names::tagged(model::read(path)?, path, tags)?;
         let is_graph = matches!(read, Model::Graph(_));
@@ -184,6 +183,7 @@ impl Models {
     /// # Errors
     /// Wrong use for files that are not there and signatures that no model has; the flaw of a file.
     pub fn open(devices: &Devices, paths: &[PathBuf], named: &Calls<'_>, checkpoint: Option<&Path>) -> Result<Models> {
+        paths.iter().try_for_each(|path| model::check(path)).or_usage()?;
         let labels: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
         let mut calls = vec![Call::default(); paths.len()];
         for text in named.tags {

@@ -23,10 +23,7 @@ pub(crate) fn made(isa: Isa, request: &KernelRequest) -> Result<Option<Made>> {
     let Some(Widened { narrow, wide: type_, request: widened, kept }) = widened(request) else { return Ok(None) };
     let inner = make(isa, &widened)?;
     let size = narrow.size().map_or(1, |size| size as u64);
-    let narrowing = match request {
-        KernelRequest::Reduction(Reduction::Reduce { op: ReduceOp::Max | ReduceOp::Min, .. }) => clamped(type_, narrow)?,
-        _ => cast(type_, narrow)?,
-    };
+    let (widening, narrowing) = conversions(request, narrow, type_)?;
     let sizes = request.arguments()?;
     let inputs = sizes.inputs.len();
     let mut made = Made { steps: Vec::new(), between: Vec::new() };
@@ -46,7 +43,7 @@ pub(crate) fn made(isa: Isa, request: &KernelRequest) -> Result<Option<Made>> {
     made.between.extend(&inner.between);
     for (argument, (elements, buffer)) in converted(&wide).filter(|(argument, _)| *argument < inputs) {
         let args = vec![StepArg::Argument(argument as u32), StepArg::Between(buffer)];
-        made.steps.push((conversion(isa, narrow, type_, elements)?, Some(args)));
+        made.steps.push((elementwise_on(isa, &widening, &[elements], &[vec![elements]])?, Some(args)));
     }
     for (prepared, args) in inner.steps {
         let all = || (0..wide.len() as u32).map(StepArg::Argument).collect();
@@ -96,6 +93,41 @@ pub(crate) fn cast(from: DataType, to: DataType) -> Result<Expr> {
     Ok(builder.finish(vec![value]))
 }
 
+/// How operands of a request become wide, and results narrow again.
+fn conversions(request: &KernelRequest, narrow: DataType, wide: DataType) -> Result<(Expr, Expr)> {
+    if narrow == DataType::Uint64 && orders(request) {
+        return Ok((flipped(narrow, wide)?, flipped(wide, narrow)?));
+    }
+    let narrowing = match request {
+        KernelRequest::Reduction(Reduction::Reduce { op: ReduceOp::Max | ReduceOp::Min, .. }) => clamped(wide, narrow)?,
+        KernelRequest::Reduction(Reduction::Reduce { op: ReduceOp::Mean, shape, axes, .. }) if narrow == DataType::Uint64 => {
+            divided(wide, narrow, axes.iter().filter_map(|axis| shape.get(*axis)).fold(1, |count: u64, dim| count.saturating_mul(*dim)))?
+        }
+        _ => cast(wide, narrow)?,
+    };
+    Ok((cast(narrow, wide)?, narrowing))
+}
+
+/// As [`cast`] between integers of 64 bits, with the first bit flipped: numbers without a sign have the order of numbers with one.
+fn flipped(from: DataType, to: DataType) -> Result<Expr> {
+    let mut builder = ExprBuilder::new();
+    let value = builder.input(from)?;
+    let first = builder.constant(if from == DataType::Uint64 { Scalar::U64(1 << 63) } else { Scalar::I64(i64::MIN) });
+    let value = builder.binary(BinaryOp::BitwiseXor, value, first)?;
+    let value = builder.cast(to, value)?;
+    Ok(builder.finish(vec![value]))
+}
+
+/// As [`cast`] to numbers without a sign, then divided by how many were summed.
+fn divided(from: DataType, to: DataType, count: u64) -> Result<Expr> {
+    let mut builder = ExprBuilder::new();
+    let value = builder.input(from)?;
+    let value = builder.cast(to, value)?;
+    let count = builder.constant(Scalar::U64(count.max(1)));
+    let value = builder.binary(BinaryOp::Div, value, count)?;
+    Ok(builder.finish(vec![value]))
+}
+
 /// As [`cast`]; integers beyond the narrower type become its last: an empty maximum is the lowest number of its type.
 fn clamped(from: DataType, to: DataType) -> Result<Expr> {
     let bits = to.size().map_or(0, |size| 8 * size as u32);
@@ -134,7 +166,7 @@ fn wider(request: &KernelRequest, narrow: DataType) -> Option<DataType> {
         DataType::Int8 | DataType::Int16 | DataType::Uint16 if orders_or_sums(request) => DataType::Int32,
         DataType::Uint8 if matches!(request, KernelRequest::Reduction(Reduction::Scan { .. })) => DataType::Int32,
         DataType::Uint32 if orders_or_sums(request) => DataType::Int64,
-        DataType::Uint64 if wraps(request) => DataType::Int64,
+        DataType::Uint64 if wraps(request) || orders(request) => DataType::Int64,
         _ => return None,
     };
     Some(wide)
@@ -155,12 +187,22 @@ fn orders_or_sums(request: &KernelRequest) -> bool {
     )
 }
 
-/// Whether its results are the same for signed integers, bit by bit.
+/// Whether its results are the same for signed integers, bit by bit. A mean is a sum that is divided behind it.
 fn wraps(request: &KernelRequest) -> bool {
     matches!(
         request,
-        KernelRequest::Reduction(Reduction::Reduce { op: ReduceOp::Sum | ReduceOp::Prod, .. } | Reduction::Scan { .. })
+        KernelRequest::Reduction(Reduction::Reduce { op: ReduceOp::Sum | ReduceOp::Prod | ReduceOp::Mean, .. } | Reduction::Scan { .. })
             | KernelRequest::Gather(Gather::Segment { op: SegmentOp::Sum | SegmentOp::Prod, .. })
+    )
+}
+
+/// Whether it compares its operands, and gives some of them or their places.
+fn orders(request: &KernelRequest) -> bool {
+    matches!(
+        request,
+        KernelRequest::Reduction(
+            Reduction::Reduce { op: ReduceOp::Max | ReduceOp::Min, .. } | Reduction::Arg { .. } | Reduction::TopK { .. }
+        ) | KernelRequest::Gather(Gather::Bound { .. })
     )
 }
 
@@ -203,6 +245,9 @@ fn widened(request: &KernelRequest) -> Option<Widened> {
         KernelRequest::Reduction(Reduction::Arg { data_type, .. }) => {
             *data_type = wide;
             kept.push(1);
+        }
+        KernelRequest::Reduction(Reduction::Reduce { op: op @ ReduceOp::Mean, data_type, .. }) if narrow == DataType::Uint64 => {
+            (*op, *data_type) = (ReduceOp::Sum, wide);
         }
         KernelRequest::Reduction(
             Reduction::Reduce { data_type, .. } | Reduction::HalfSquares { data_type, .. } | Reduction::Scan { data_type, .. },

@@ -80,6 +80,22 @@ fn saved_models_of_every_maker() {
 }
 
 #[test]
+fn a_variable_of_open_shape_has_the_shape_of_its_value() {
+    let folder = Folder::new("forms-open");
+    eval(&folder, &form("open"), "y --signature read --fetch y", "y_open.npy");
+    let devices = plimsoll::Devices::open(&plimsoll::Options::new()).unwrap();
+    let session = devices.load(form("open")).unwrap();
+    let of = |rows: u64| plimsoll::HostTensor::from_slice([rows, 4], &vec![2.0f32; 4 * rows as usize]).unwrap();
+    let sum = |name: &str, rows: u64| Ok(session.call(name, &[("x", of(rows))])?.remove(0).1.to_vec::<f32>()?[0]);
+    assert_eq!(sum("keep", 2), Ok(16.0));
+    // TensorFlow lets the variable grow. Here nothing happens to it.
+    let refused: plimsoll::Error = sum("grow", 1).unwrap_err();
+    assert_eq!(refused.code(), plimsoll::Code::Unimplemented, "{refused}");
+    assert!(refused.to_string().contains("assigned another shape: shapes [2,4] and [3,4]"), "{refused}");
+    assert_eq!(sum("keep", 2), Ok(16.0));
+}
+
+#[test]
 fn recorded_cases_hold_models_in_every_form() {
     let folder = Folder::new("forms-recorded");
     let case = |name: &str, files: &[&str], case: &str| {

@@ -4,6 +4,7 @@ mod buckets;
 mod freeze;
 mod from_file;
 mod lines;
+mod open_shapes;
 mod stages;
 pub(crate) use self::stages::Staged;
 mod values;
@@ -145,6 +146,9 @@ impl Session {
         graph.drop_unused_functions();
         let calls = Arc::new(calls);
         let stored = stored(&graph)?;
+        if let Some(stored) = &stored {
+            open_shapes::settle(&mut graph, &**stored)?;
+        }
         let freeze = freeze::freeze(devices.options(), &mut graph, &registry, called)?;
         let options = devices.options();
         let log = options.log_placement;
