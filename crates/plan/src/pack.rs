@@ -13,7 +13,7 @@ use crate::Request;
 use crate::buffers::{Buffers, PlanBuffer, spans};
 use crate::emit::{Emit, Emitted, Regions};
 use crate::fit::Fitting;
-use crate::lir::{Arg, ConstantId, Home, Lir, ValueId, WorkId, WorkKind};
+use crate::lir::{Arg, ConstantId, Home, Lir, Trips, ValueId, WorkId, WorkKind};
 use crate::live::{Arena, Lane, Live, Slot};
 use crate::plan::{Certainty, DeviceId, DevicePlan, Plan, Queue};
 use crate::report::{PeakMoment, peak_parts};
@@ -89,6 +89,8 @@ pub(crate) fn pack(request: &Request<'_>, mut lir: Lir, fitting: Option<Fitting>
     let collected = Buffers::new(&lir, &regions, request.devices, &spans);
     let in_lane = |(lane, (arena, addresses)): (&Lane, (&Arena, &Addresses))| collected.of_lane(lane, arena, addresses);
     let buffers: Vec<PlanBuffer> = lanes.iter().zip(arenas.iter().zip(&packed)).flat_map(in_lane).collect();
+    let mut loops = lir.regions.values().flat_map(|region| &region.works).filter_map(|id| lir.works[*id].trips());
+    let loops_are_counted = loops.all(|trips| matches!(trips, Trips::Exactly(_)));
     note_assignments(&mut lir, &slots, &over);
     for (index, device) in devices.iter_mut().enumerate() {
         peak_parts(request, &lir, DeviceId::from_index(index), &moments[index], device);
@@ -109,6 +111,7 @@ pub(crate) fn pack(request: &Request<'_>, mut lir: Lir, fitting: Option<Fitting>
         before: Vec::new(),
         costs: request.costs.fingerprint().to_string(),
         seconds: 0.0,
+        loops_are_counted,
         later: None,
         fitting,
     };

@@ -320,6 +320,9 @@ pub struct Plan {
     pub costs: String,
     /// Predicted seconds of a step in which nothing is passed over: see [`Plan::on_the_clock`].
     pub seconds: f64,
+    /// Whether it is known how often each of its loops runs: else `seconds` has one iteration of those that nothing bounds.
+    #[serde(default)]
+    pub loops_are_counted: bool,
     /// The rest of the run, where this is a first stage of it. It is not written with the plan.
     #[serde(skip)]
     pub later: Option<Arc<Later>>,

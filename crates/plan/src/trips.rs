@@ -4,6 +4,7 @@ use plimsoll_graph::{Graph, IdVec, NodeId, Output};
 use plimsoll_ops::Fact;
 
 use crate::frames::{Frame, Round, round, stays};
+use crate::infer::Pruned;
 
 /// How often a loop runs at most.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,33 +20,22 @@ pub(crate) enum Most {
 /// Chains of nodes longer than this are not followed.
 const MOST_STEPS: usize = 256;
 
-/// How often a loop runs at most.
+/// So many loops behind one another are followed whose counts come from the loop before.
+const MOST_LOOPS: u32 = 4;
+
+/// How often a loop runs at most, by what is known of the loop alone: facts may be those of an inference that is not over.
 pub(crate) fn most(graph: &Graph, facts: &IdVec<NodeId, Vec<Fact>>, frame: &Frame) -> Most {
-    let counted = Counted { graph, facts, frame };
-    let mut best: Option<Most> = None;
-    let mut open: Vec<Output> = frame.test.iter().map(|test| graph.node(*test).inputs[0]).collect();
-    for _ in 0..MOST_STEPS {
-        let Some(tensor) = open.pop() else { break };
-        let node = graph.node(tensor.node);
-        match (node.op.as_str(), &node.inputs[..]) {
-            // The loop ends with the first that is false.
-            ("LogicalAnd", [a, b]) => open.extend([*a, *b]),
-            ("Identity" | "ToBool", [input, ..]) => open.push(*input),
-            ("Less", [i, n]) | ("Greater", [n, i]) => {
-                best = Some(better(best, counted.trips(*i, *n, 0)));
-            }
-            ("LessEqual", [i, n]) | ("GreaterEqual", [n, i]) => {
-                best = Some(better(best, counted.trips(*i, *n, 1)));
-            }
-            _ => best = Some(better(best, Most::Open)),
-        }
-    }
-    best.unwrap_or(Most::Open)
+    Counted { graph, facts, frame, before: None }.most()
+}
+
+/// How often a loop runs at most when all facts are there. A gradient's loop runs as often as the count says that its loop ends with.
+pub(crate) fn most_behind(graph: &Graph, pruned: &Pruned, frame: &Frame) -> Most {
+    Counted { graph, facts: &pruned.facts, frame, before: Some((pruned, MOST_LOOPS)) }.most()
 }
 
 /// What an integer is in the first iteration that is 1 more in each iteration.
 pub(crate) fn first_of_count(graph: &Graph, facts: &IdVec<NodeId, Vec<Fact>>, frame: &Frame, tensor: Output) -> Option<u64> {
-    let counted = Counted { graph, facts, frame };
+    let counted = Counted { graph, facts, frame, before: None };
     let round = counted.round(tensor)?;
     let first = counted.int(round.first)?;
     let step = counted.step(round.merge, round.next)?;
@@ -54,7 +44,7 @@ pub(crate) fn first_of_count(graph: &Graph, facts: &IdVec<NodeId, Vec<Fact>>, fr
 
 /// The value that goes round that a tensor is.
 pub(crate) fn round_of(graph: &Graph, facts: &IdVec<NodeId, Vec<Fact>>, frame: &Frame, tensor: Output) -> Option<Round> {
-    Counted { graph, facts, frame }.round(tensor)
+    Counted { graph, facts, frame, before: None }.round(tensor)
 }
 
 /// What is known of a loop of which both are true.
@@ -74,9 +64,34 @@ struct Counted<'a> {
     graph: &'a Graph,
     facts: &'a IdVec<NodeId, Vec<Fact>>,
     frame: &'a Frame,
+    /// The loops of the graph, and how many of them may still be followed; none where facts may change.
+    before: Option<(&'a Pruned, u32)>,
 }
 
 impl Counted<'_> {
+    /// How often the loop runs at most.
+    fn most(&self) -> Most {
+        let mut best: Option<Most> = None;
+        let mut open: Vec<Output> = self.frame.test.iter().map(|test| self.graph.node(*test).inputs[0]).collect();
+        for _ in 0..MOST_STEPS {
+            let Some(tensor) = open.pop() else { break };
+            let node = self.graph.node(tensor.node);
+            match (node.op.as_str(), &node.inputs[..]) {
+                // The loop ends with the first that is false.
+                ("LogicalAnd", [a, b]) => open.extend([*a, *b]),
+                ("Identity" | "ToBool", [input, ..]) => open.push(*input),
+                ("Less", [i, n]) | ("Greater", [n, i]) => {
+                    best = Some(better(best, self.trips(*i, *n, 0)));
+                }
+                ("LessEqual", [i, n]) | ("GreaterEqual", [n, i]) => {
+                    best = Some(better(best, self.trips(*i, *n, 1)));
+                }
+                _ => best = Some(better(best, Most::Open)),
+            }
+        }
+        best.unwrap_or(Most::Open)
+    }
+
     /// How often a loop runs that ends where `i`, `more` less, reaches `n`.
     fn trips(&self, i: Output, n: Output, more: i128) -> Most {
         let Some(round) = self.round(i) else { return Most::Open };
@@ -141,8 +156,35 @@ impl Counted<'_> {
 
     fn int(&self, tensor: Output) -> Option<i128> {
         let known = |tensor: Output| self.facts[tensor.node].get(tensor.index as usize)?.value.as_ref()?.to_i64s();
-        match known(tensor).or_else(|| known(self.origin(tensor)))?[..] {
-            [int] => Some(i128::from(int)),
+        let origin = self.origin(tensor);
+        match known(tensor).or_else(|| known(origin)).as_deref() {
+            Some([int]) => Some(i128::from(*int)),
+            Some(_) => None,
+            None => self.end_of_count(origin),
+        }
+    }
+
+    /// What a count of a loop is when the loop is over.
+    fn end_of_count(&self, end: Output) -> Option<i128> {
+        let (pruned, left) = self.before?;
+        let mut end = end;
+        // A While gives its results together.
+        if self.graph.node(end.node).op == "IdentityN" && !pruned.is_fed(end) {
+            end = self.origin(*self.graph.node(end.node).inputs.get(end.index as usize)?);
+        }
+        let node = self.graph.node(end.node);
+        if pruned.is_fed(end) {
+            return None;
+        }
+        let merge =
+            self.graph.node(node.inputs.first().filter(|_| matches!(node.op.as_str(), "Exit" | "RefExit"))?.node).inputs.first()?.node;
+        let loop_ = Counted { frame: pruned.frames.get(pruned.frames.of(merge)?), before: Some((pruned, left.checked_sub(1)?)), ..*self };
+        let round = loop_.frame.rounds.iter().find(|round| round.merge == merge)?;
+        let (first, step) = (loop_.int(round.first)?, loop_.step(round.merge, round.next)?);
+        match loop_.most() {
+            Most::Known { trips, exactly: true } => {
+                step.checked_mul(i128::from(trips))?.checked_add(first).filter(|end| i64::try_from(*end).is_ok())
+            }
             _ => None,
         }
     }

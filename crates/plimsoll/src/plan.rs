@@ -331,10 +331,10 @@ impl fmt::Display for Plan {
     }
 }
 
-/// The seconds of the longest way through the stages of a run; none with a loop, of which only the run knows the iterations.
+/// The seconds of the longest way through the stages of a run; none with a loop of which only the run knows the iterations.
 fn seconds(plan: &plimsoll_plan::Plan) -> Option<f64> {
     let has_loop = |queue: &plimsoll_plan::Queue| queue.program.commands.iter().any(|command| matches!(command.work, Work::Loop { .. }));
-    if plan.queues.iter().any(has_loop) {
+    if !plan.loops_are_counted && plan.queues.iter().any(has_loop) {
         return None;
     }
     let Some(later) = &plan.later else { return Some(plan.seconds) };

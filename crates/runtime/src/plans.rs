@@ -174,6 +174,7 @@ mod tests {
             before: vec![],
             costs: String::new(),
             seconds: 0.0,
+            loops_are_counted: true,
             later: None,
             fitting: None,
         })

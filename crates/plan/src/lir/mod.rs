@@ -162,6 +162,14 @@ impl Work {
         self.prepared.as_ref().map_or(0.0, |prepared| prepared.seconds)
     }
 
+    /// Of a loop, how often its body runs.
+    pub fn trips(&self) -> Option<Trips> {
+        match self.kind {
+            WorkKind::Loop { trips, .. } => Some(trips),
+            _ => None,
+        }
+    }
+
     /// The regions that it holds.
     pub fn regions(&self) -> &[RegionId] {
         match &self.kind {

@@ -10,7 +10,7 @@ use super::{Lowering, Meaning};
 use crate::condition::Condition;
 use crate::frames::{Frame, FrameId, Item, stays};
 use crate::lir::{VariableId, View};
-use crate::trips::{Most, most};
+use crate::trips::{Most, most_behind};
 
 /// The nodes of a loop whose results are the same in each iteration.
 pub(super) struct Invariants {
@@ -54,7 +54,7 @@ impl Lowering<'_> {
         if early.is_empty() {
             return Ok((invariants, rest));
         }
-        let runs = matches!(most(graph, &self.pruned.facts, frame), Most::Known { trips: 1.., exactly: true });
+        let runs = matches!(most_behind(graph, self.pruned, frame), Most::Known { trips: 1.., exactly: true });
         if !runs {
             let first = self.holds(first)?;
             condition = self.branches.and(condition, first)?;

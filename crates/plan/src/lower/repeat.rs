@@ -23,7 +23,7 @@ use crate::condition::Condition;
 use crate::frames::{Frame, FrameId, Item, Round, stays};
 use crate::lir::{Home, Region, RegionId, Trips, ValueId, VariableId, View, WorkId, WorkKind};
 use crate::plan::DeviceId;
-use crate::trips::{Most, most};
+use crate::trips::{Most, most_behind};
 
 /// A loop whose body is being lowered.
 pub(super) struct Inside {
@@ -91,7 +91,7 @@ impl Lowering<'_> {
         let made = |lowering: &mut Self, view: &View| lowering.lir.value(device, Home::Arena, lowering.lir.values[view.value].bytes, test);
         let outputs: Vec<ValueId> = views.iter().map(|view| made(self, view)).collect();
         let region = self.lir.regions.push(Region::default());
-        let trips = match most(self.request.graph, &self.pruned.facts, frame) {
+        let trips = match most_behind(self.request.graph, self.pruned, frame) {
             Most::Known { trips, exactly: true } => Trips::Exactly(trips),
             Most::Known { trips, exactly: false } => Trips::AtMost(trips),
             Most::Said(_) | Most::Open => Trips::Open,
