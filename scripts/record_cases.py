@@ -57,6 +57,7 @@ def record(name, build, steps, fetches=(), targets=(), note="", devices=1, rtol=
             session.run("init")
         for number, step in enumerate(steps):
             feeds, wanted, run, *error = step if isinstance(step, tuple) else (step, fetches, targets)
+            assert not (error and wanted), f"{name}, step {number}: nothing says what is fetched where a step fails: it has to run targets"
             values = run_step(session, name, number, feeds, wanted, run, *error)
             case["steps"].append({
                 **({"error": error[0]} if error else {}),

@@ -4,8 +4,8 @@
     python scripts/record_control_flow.py [CASE...]     (needs tensorflow-cpu 2.21)
 
 The cases are in control_flow/. Names begin with `switch_` where the graph has Switch and Merge, with `late_` where sizes are values of
-the run, with `while_` and `frame_` where there is a loop, and with `if_` where it has If, Case and functions. TensorFlow's optimisers
-leave the graphs alone.
+the run, with `while_` and `frame_` where there is a loop, with `if_` where it has If, Case and functions, and with `fail_arrays_` where
+TensorArrays refuse something. TensorFlow's optimisers leave the graphs alone.
 """
 import os
 import sys
@@ -22,7 +22,7 @@ import numpy as np
 import tensorflow as tf
 from google.protobuf import text_format
 
-from control_flow import branch, counted, late, loops, random, refused, switch  # They fill the tables.
+from control_flow import arrays, branch, counted, late, loops, random, refused, switch  # They fill the tables.
 from control_flow.common import CASES, REFUSALS, tf1
 from record_cases import leave_alone, record
 
@@ -53,6 +53,9 @@ def main():
     for name, (build, steps, options) in CASES.items():
         if not wanted or name in wanted:
             record(name, build, steps, note=build.__doc__, as_written=True, stripped=True, **options)
+    for name, build, steps in arrays.cases():
+        if not wanted or name in wanted:
+            record(name, build, steps, note=f"what TensorArrays refuse: {name.split('_')[-1]}", as_written=True, stripped=True)
     if not wanted or wanted == ["refused"]:
         shutil.rmtree(REFUSED, ignore_errors=True)
         REFUSED.mkdir(parents=True)

@@ -83,3 +83,8 @@ def pooling_of_volumes_of_half():
 @refusal("INVALID_ARGUMENT", "No OpKernel was registered to support Op 'LRN'", {}, ["normal:0"])
 def response_normalization_of_bfloat16():
     tf.raw_ops.LRN(input=tf.ones([1, 2, 2, 3], tf.bfloat16), name="normal")
+
+
+@refusal("INVALID_ARGUMENT", "Furthermore, the element shape is not fully defined", {}, ["read:0"])
+def read_of_an_array_that_nothing_writes():
+    tf.identity(tf1.TensorArray(tf.float32, 3).read(0), name="read")

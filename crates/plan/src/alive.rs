@@ -26,7 +26,8 @@ pub(crate) enum When {
 const MOST_SIDES: usize = 64;
 
 impl When {
-    fn and(&self, other: &When) -> When {
+    /// When both.
+    pub fn and(&self, other: &When) -> When {
         match (self, other) {
             (When::Never, _) | (_, When::Never) => When::Never,
             (When::Always, when) | (when, When::Always) => when.clone(),

@@ -33,6 +33,13 @@ pub(crate) fn most_behind(graph: &Graph, pruned: &Pruned, frame: &Frame) -> Most
     Counted { graph, facts: &pruned.facts, frame, before: Some((pruned, MOST_LOOPS)) }.most()
 }
 
+/// What an integer is in the first iteration, if that is known, which is larger by the same number in each iteration, and this number.
+pub(crate) fn count_of(graph: &Graph, facts: &IdVec<NodeId, Vec<Fact>>, frame: &Frame, tensor: Output) -> Option<(Option<i128>, i128)> {
+    let counted = Counted { graph, facts, frame };
+    let round = counted.round(tensor)?;
+    Some((counted.int(round.first), counted.step(round.merge, round.next)?))
+}
+
 /// What an integer is in the first iteration that is 1 more in each iteration.
 pub(crate) fn first_of_count(graph: &Graph, facts: &IdVec<NodeId, Vec<Fact>>, frame: &Frame, tensor: Output) -> Option<u64> {
     let counted = Counted { graph, facts, frame, before: None };

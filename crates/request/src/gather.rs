@@ -30,6 +30,19 @@ pub enum ScatterOp {
     Div,
     Min,
     Max,
+    /// Marks elements of a TensorArray, or asks for their marks. Rows and updates are bytes, 0 or 1; an update of 0 does nothing.
+    Mark(Access),
+}
+
+/// Accesses to an element of a TensorArray that may fail because of earlier ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Access {
+    /// It is written: a fault where it is marked, which it is then.
+    Write,
+    /// It is read and cleared: a fault where it is marked, which it is then.
+    Read,
+    /// It is read: a fault where it is not marked as written.
+    ReadWritten,
 }
 
 /// The rows or elements that are read or written by index. At run time a fault for an index outside, unless another thing is said.

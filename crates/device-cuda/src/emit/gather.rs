@@ -176,6 +176,7 @@ impl Combine {
             ScatterOp::Div => (format!("div_{t}(a, b, &bad)"), "1".to_string()),
             ScatterOp::Min => ("b < a ? b : a".to_string(), most),
             ScatterOp::Max => ("b > a ? b : a".to_string(), least),
+            ScatterOp::Mark(_) => return Err(Error::unimplemented("a kernel for a card: marks of a TensorArray")),
         };
         Ok(Combine { text, empty, can_fail: op == ScatterOp::Div && !is_float })
     }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use plimsoll_base::{Bf16, DataType, Error, F16, Result};
 use plimsoll_device::{Args, Cost, CpuKernel, Fault, Prepared};
-use plimsoll_request::gather::{Gather, ScatterOp, SegmentOp};
+use plimsoll_request::gather::{Access, Gather, ScatterOp, SegmentOp};
 
 use super::{Index, by_index, count, not_an_index, row_of};
 use crate::cut::{Cut, size_of_type};
@@ -59,7 +59,7 @@ pub fn unsorted_segment(
 /// # Errors
 /// INVALID_ARGUMENT for indices of more dimensions than there are; UNIMPLEMENTED for other types. At run time a fault for an index
 /// outside, "indices[position] is not in [0, limit)" or "does not index into the shape", and INVALID_ARGUMENT where an integer is
-/// divided by 0. The variable is then as before.
+/// divided by 0 or an element is marked again. The variable is then as before, but for marks.
 pub fn scatter(request: &Gather) -> Result<Prepared> {
     let Gather::Scatter { op, data_type, index_type, shape, indices, depth, scalar_updates, ignore } = request else {
         return Err(Error::internal("not a scatter"));
@@ -95,6 +95,10 @@ pub fn scatter(request: &Gather) -> Result<Prepared> {
         ScatterOp::Div => numbers::<I, Div>(data_type, layout),
         ScatterOp::Min => numbers::<I, Min>(data_type, layout),
         ScatterOp::Max => numbers::<I, Max>(data_type, layout),
+        ScatterOp::Mark(_) if data_type != DataType::Uint8 => Err(Error::invalid_argument(format!("marks of {data_type}"))),
+        ScatterOp::Mark(Access::Write) => Ok(prepare::<u8, I, MarkWritten>(layout)),
+        ScatterOp::Mark(Access::Read) => Ok(prepare::<u8, I, MarkRead>(layout)),
+        ScatterOp::Mark(Access::ReadWritten) => Ok(prepare::<u8, I, IsWritten>(layout)),
     })
 }
 
@@ -113,6 +117,8 @@ fn summed(data_type: DataType) -> (DataType, usize) {
 trait Combine<T>: Send + Sync + std::fmt::Debug + 'static {
     /// Of no elements. Not used where a variable is there to begin with.
     const EMPTY: T;
+    /// The fault where there is none. Its numbers are the row and how many rows there are.
+    const REFUSED: &'static str = "Integer division by zero";
     fn combine(old: T, new: T) -> Option<T>;
 }
 
@@ -122,7 +128,7 @@ macro_rules! operations {
         struct $name;
     )*};
 }
-operations!(Replace Add Sub Mul Div Min Max);
+operations!(Replace Add Sub Mul Div Min Max MarkWritten MarkRead IsWritten);
 
 macro_rules! combine {
     ($op:ident, $t:ident, $empty:expr, |$old:ident, $new:ident| $value:expr) => {
@@ -172,6 +178,27 @@ macro_rules! integers {
     )*};
 }
 integers!(i8 i16 i32 i64 u8 u16 u32 u64);
+
+macro_rules! marks {
+    ($($op:ident: $empty:literal, |$old:ident, $new:ident| $value:expr, $text:literal)*) => {$(
+        impl Combine<u8> for $op {
+            const EMPTY: u8 = $empty;
+            const REFUSED: &'static str = $text;
+            #[inline(always)]
+            fn combine($old: u8, $new: u8) -> Option<u8> {
+                $value
+            }
+        }
+    )*};
+}
+marks!(
+    MarkWritten: 0, |old, new| if old & new == 0 { Some(old | new) } else { None },
+        "Could not write to TensorArray index {0} because it has already been written to."
+    MarkRead: 0, |old, new| if old & new == 0 { Some(old | new) } else { None },
+        "Could not read index {0} twice because it was cleared after a previous read (perhaps try setting clear_after_read = false?)."
+    IsWritten: 1, |old, new| if new <= old { Some(old) } else { None },
+        "Could not read from TensorArray index {0}, which was not written. Furthermore, the element shape is not fully defined."
+);
 
 /// The initial value of an element.
 pub(super) trait Zero: Bits {
@@ -292,7 +319,7 @@ impl<T: Copy + Send + Sync + std::fmt::Debug + 'static, I: Index, F: Combine<T>>
             return Err(Fault::invalid(text, [number as i64, rows as i64]));
         }
         if variable && updates.iter().any(|update| F::combine(F::EMPTY, *update).is_none()) {
-            return Err(Fault::invalid("Integer division by zero", [0, 0]));
+            return Err(Fault::invalid(F::REFUSED, [0, rows as i64]));
         }
         if !variable {
             result.fill(F::EMPTY);
@@ -308,7 +335,7 @@ impl<T: Copy + Send + Sync + std::fmt::Debug + 'static, I: Index, F: Combine<T>>
                 false => combine_rows::<T, F>(row, &updates[number * inner..][..inner]),
             };
             if !done {
-                return Err(Fault::invalid("Integer division by zero", [0, 0]));
+                return Err(Fault::invalid(F::REFUSED, [at as i64, rows as i64]));
             }
         }
         Ok(())

@@ -2,7 +2,7 @@ use super::*;
 use crate::testing::{bytes, run, run_pieces, values};
 use plimsoll_device::{Fault, Prepared};
 use plimsoll_request::block::{Begin, Block, Outside};
-use plimsoll_request::gather::{Gather, ScatterOp, SegmentOp};
+use plimsoll_request::gather::{Access, Gather, ScatterOp, SegmentOp};
 
 /// A scatter by single integers.
 fn scatter(
@@ -157,6 +157,36 @@ fn scatters_into_a_variable() {
     assert!(run_i32(&divide, &[&bytes(&[1, 2, 3]), &bytes(&[1]), &bytes(&[0])], 3).is_err());
     assert!(scatter(ScatterOp::Add, DataType::Int32, DataType::Int32, &[], 1, false).is_err());
     assert!(scatter(ScatterOp::Add, DataType::Bool, DataType::Int32, &[1], 1, false).is_err());
+}
+
+/// Marks of three elements after an access to some of them.
+fn mark(access: Access, index: &[i32], marks: [u8; 3], update: u8) -> std::result::Result<Vec<u8>, Fault> {
+    let op = ScatterOp::Mark(access);
+    let prepared = scatter(op, DataType::Uint8, DataType::Int32, &[3], index.len() as u64, true).unwrap();
+    let mut outputs = [vec![0; 3]];
+    run(&prepared, &[&marks, &bytes(index), &[update]], &mut outputs).map(|()| outputs[0].clone())
+}
+
+#[test]
+fn marks_an_element_once() {
+    for (access, said) in [(Access::Write, "because it has already been written to"), (Access::Read, "because it was cleared")] {
+        assert_eq!(mark(access, &[2, 0], [0, 1, 0], 1).unwrap(), [1, 1, 1]);
+        assert_eq!(mark(access, &[1], [0, 1, 0], 0).unwrap(), [0, 1, 0], "an update of 0 marks nothing, and never fails");
+        for (index, marks) in [(&[1][..], [0, 1, 0]), (&[2, 2], [0, 0, 0])] {
+            let fault = mark(access, index, marks, 1).unwrap_err().to_error();
+            assert!(fault.message().contains(said) && fault.message().contains(&format!("index {}", index[0])), "{fault}");
+        }
+        assert!(mark(access, &[3], [0, 0, 0], 1).is_err());
+        assert!(scatter(ScatterOp::Mark(access), DataType::Int32, DataType::Int32, &[3], 1, true).is_err());
+    }
+}
+
+#[test]
+fn asks_whether_an_element_is_marked() {
+    assert_eq!(mark(Access::ReadWritten, &[1, 1], [0, 1, 0], 1).unwrap(), [0, 1, 0]);
+    assert_eq!(mark(Access::ReadWritten, &[0], [0, 1, 0], 0).unwrap(), [0, 1, 0]);
+    let fault = mark(Access::ReadWritten, &[1, 2], [0, 1, 0], 1).unwrap_err().to_error();
+    assert!(fault.message().contains("index 2, which was not written"), "{fault}");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use plimsoll_base::{Error, Result};
 use plimsoll_graph::{AttrsExt, PartialShape};
 
-use super::{list_at, of_length, refined, set_list, stated, within};
+use super::{check_type, list_at, of_length, refined, set_list, stated, within};
 use crate::infer::{int_vector, merge_shapes};
 use crate::{Each, InferCx, ListFact};
 
@@ -146,6 +146,7 @@ pub(super) fn concat(cx: &mut InferCx<'_>) -> Result<()> {
 }
 
 pub(super) fn array_concat(cx: &mut InferCx<'_>) -> Result<()> {
+    check_type(cx, list_at(cx.inputs, 1))?;
     let rest = cx.attrs().shape("element_shape_except0").cloned().unwrap_or_else(|_| PartialShape::unknown());
     let item = PartialShape(rest.0.map(|rest| [&[None], &rest[..]].concat()));
     joined(cx, list_at(cx.inputs, 1), &item)

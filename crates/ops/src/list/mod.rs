@@ -351,8 +351,19 @@ fn array(cx: &mut InferCx<'_>) -> Result<()> {
     Ok(())
 }
 
+/// A TensorArray gives tensors of its own type only.
+fn check_type(cx: &InferCx<'_>, list: usize) -> Result<()> {
+    match (cx.list(list), cx.attrs().data_type("dtype")) {
+        (Some(list), Ok(wanted)) if list.data_type != wanted => {
+            Err(Error::invalid_argument(format!("TensorArray dtype is {} but Op requested dtype {wanted}.", list.data_type)))
+        }
+        _ => Ok(()),
+    }
+}
+
 fn read(cx: &mut InferCx<'_>, list: usize) -> Result<()> {
     cx.with_rank(1, 0)?;
+    check_type(cx, list)?;
     if let Some(item) = cx.list(list).map(|list| list.item.clone()) {
         cx.set(0, item);
     }
@@ -360,6 +371,7 @@ fn read(cx: &mut InferCx<'_>, list: usize) -> Result<()> {
 }
 
 fn array_gather(cx: &mut InferCx<'_>) -> Result<()> {
+    check_type(cx, list_at(cx.inputs, 2))?;
     let stated = cx.attrs().shape("element_shape").cloned().unwrap_or_else(|_| PartialShape::unknown());
     let Some(list) = refined(cx, list_at(cx.inputs, 2), &stated)? else { return Ok(()) };
     let count = cx.with_rank(1, 1)?.and_then(|dims| dims[0]);

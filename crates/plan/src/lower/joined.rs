@@ -3,7 +3,6 @@
 use plimsoll_base::{DataType, Error, Result};
 use plimsoll_graph::{HostTensor, Node, NodeId, Output, Shape};
 use plimsoll_ops::ListOp;
-use plimsoll_ops::list::list_at;
 use plimsoll_request::KernelRequest;
 use plimsoll_request::check::Requirement;
 use plimsoll_request::gather::ScatterOp;
@@ -38,20 +37,6 @@ impl Lowering<'_> {
             ListOp::Value { .. } if list.has_list => Some(input),
             _ => None,
         }
-    }
-
-    /// A tensor of a TensorArray may be written once: fails where all of them have been.
-    pub(super) fn check_unwritten(&mut self, id: NodeId, node: &Node) -> Result<()> {
-        if !matches!(node.op.as_str(), "TensorArrayWriteV3" | "TensorArrayScatterV3" | "TensorArraySplitV3") {
-            return Ok(());
-        }
-        let fact = |input: &Output| self.pruned.facts[input.node].get(input.index as usize).cloned();
-        let facts = node.inputs.iter().map(fact).collect::<Option<Vec<_>>>().unwrap_or_default();
-        let list = facts.get(list_at(&facts, 3)).and_then(|fact| fact.list.as_ref());
-        if list.is_some_and(|list| list.is_full && list.length != Some(0)) {
-            self.fail(id, Requirement::Unwritten)?;
-        }
-        Ok(())
     }
 
     /// A node that fails where it runs.

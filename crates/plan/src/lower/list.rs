@@ -70,7 +70,7 @@ impl Lowering<'_> {
                 );
                 // A handle of a TensorArray stands for nothing: its flows are the list.
                 (0..=to as usize).for_each(|output| self.define(id, output, Meaning::List(List { rows: None, length: length.clone() })));
-                Ok(())
+                self.new_marks(id)
             }
             ListOp::FromTensor { tensor } => {
                 let rows = self.read_input(id, node, tensor)?;
@@ -321,8 +321,12 @@ impl Lowering<'_> {
             return self.get_list(id, node.inputs[list], indices, output);
         }
         let fact = &self.pruned.facts[id][output];
-        let unknown =
-            || Error::needs_values(format!("not yet: the shape {} of output {output} is known only when the graph runs", fact.shape));
+        let unknown = || match self.marks.is_never_written(id) && self.inside.is_empty() && self.branches.guard.is_none() {
+            true => Error::invalid_argument(
+                "Could not read from a TensorArray, of which no element is written. Furthermore, the element shape is not fully defined.",
+            ),
+            false => Error::needs_values(format!("not yet: the shape {} of output {output} is known only when the graph runs", fact.shape)),
+        };
         let meta = Meta { data_type: fact.data_type, shape: fact.shape.complete().ok_or_else(unknown)? };
         let of = node.inputs[list];
         let list = self.list(of)?;

@@ -10,6 +10,7 @@ mod effects;
 mod invariant;
 mod joined;
 mod list;
+mod marks;
 mod nested;
 mod recipe;
 mod repeat;
@@ -71,6 +72,7 @@ struct Lowering<'a> {
     checkpoints: checkpoint::Checkpoints,
     /// The newest state of every stack, by its StackV2.
     stacks: HashMap<NodeId, list::List>,
+    marks: marks::Marks,
     /// The loops around the node at hand, the innermost last.
     inside: Vec<repeat::Inside>,
     /// The device that feeds and fetches are on.
@@ -93,6 +95,7 @@ pub(crate) fn lower(request: &Request<'_>, pruned: &Pruned) -> Result<Lir> {
         effects: effects::Effects::new(request.graph.nodes().len(), pruned),
         checkpoints: checkpoint::Checkpoints::default(),
         stacks: HashMap::new(),
+        marks: marks::Marks::new(request.graph, pruned),
         inside: Vec::new(),
         host,
         workers: space::workers(request, pruned),
@@ -323,7 +326,7 @@ impl Lowering<'_> {
             Lower::List(op) => match self.list_inside(node, op) {
                 Some(list) => self.alias(id, list, 0),
                 None => {
-                    self.check_unwritten(id, node)?;
+                    self.check_access(id, node)?;
                     self.list_op(id, node, op)
                 }
             },

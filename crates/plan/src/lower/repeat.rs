@@ -86,6 +86,9 @@ impl Lowering<'_> {
             inputs.extend(self.stack_views(*stack, test)?);
         }
         let stack_slots: Vec<Slots> = (0..stacks.len()).map(|index| Slots::Growing(first_of_stacks + 2 * index)).collect();
+        let marks = self.marks.of_loop(pruned, id);
+        let first_of_marks = inputs.len();
+        inputs.extend(self.marks.views(&marks));
         let carried = inputs.len();
         let views = inputs.clone();
         let made = |lowering: &mut Self, view: &View| lowering.lir.value(device, Home::Arena, lowering.lir.values[view.value].bytes, test);
@@ -121,6 +124,7 @@ impl Lowering<'_> {
             self.meanings.insert(Output { node: round.merge, index: 0 }, meaning);
         }
         self.set_stacks(&stacks, &stack_slots, (&params, &views));
+        self.marks.set(&marks, (&params[first_of_marks..carried], &views[first_of_marks..]));
         self.forget(&parts.test_nodes);
         if parts.body_reads_test {
             self.items(&parts.test)?;
@@ -157,10 +161,14 @@ impl Lowering<'_> {
                 latest[index] = self.hand_on(test, &view, params[index])?;
             }
         }
+        for (index, view) in (first_of_marks..).zip(self.marks.views(&marks)) {
+            latest[index] = self.hand_on(test, &view, params[index])?;
+        }
         self.lir.region_mut().results = latest;
         self.end(around, test)?;
         self.forget(&parts.nodes);
         self.set_stacks(&stacks, &stack_slots, (&outputs, &views));
+        self.leave_marks(test, &marks, (&outputs[first_of_marks..carried], &views[first_of_marks..]))?;
         self.leave(frame, (&goes, &slots), (&outputs, &views), condition)
     }
 
