@@ -133,36 +133,6 @@ def concat_twice():
     return made.concat() * made.concat()
 
 
-@refused("known", {})
-def wrong_shape():
-    made = raw.TensorArrayV3(size=3, dtype=tf.float32, element_shape=[2])
-    value = tf1.placeholder_with_default([1.0, 2.0, 3.0], None)
-    flow = raw.TensorArrayWriteV3(handle=made[0], index=0, value=value, flow_in=made[1])
-    return raw.TensorArraySizeV3(handle=made[0], flow_in=flow)
-
-
-@refused("known", {})
-def wrong_type():
-    made = raw.TensorArrayV3(size=3, dtype=tf.float32)
-    flow = raw.TensorArrayWriteV3(handle=made[0], index=0, value=[1, 2], flow_in=made[1])
-    return raw.TensorArraySizeV3(handle=made[0], flow_in=flow)
-
-
-@refused("known", {})
-def wrong_type_of_a_read():
-    made = raw.TensorArrayV3(size=3, dtype=tf.float32, element_shape=[2])
-    flow = raw.TensorArrayWriteV3(handle=made[0], index=0, value=[1.0, 2.0], flow_in=made[1])
-    return raw.TensorArrayReadV3(handle=made[0], index=0, flow_in=flow, dtype=tf.int32)
-
-
-@refused("known", {})
-def two_shapes_where_they_are_one():
-    made = raw.TensorArrayV3(size=3, dtype=tf.float32, identical_element_shapes=True)
-    flow = raw.TensorArrayWriteV3(handle=made[0], index=0, value=[1.0, 2.0], flow_in=made[1])
-    flow = raw.TensorArrayWriteV3(handle=made[0], index=1, value=[1.0], flow_in=flow)
-    return raw.TensorArraySizeV3(handle=made[0], flow_in=flow)
-
-
 def gradient_of(made, source="g"):
     return raw.TensorArrayGradV3(handle=made.handle, flow_in=made.flow, source=source)
 

@@ -88,3 +88,36 @@ def response_normalization_of_bfloat16():
 @refusal("INVALID_ARGUMENT", "Furthermore, the element shape is not fully defined", {}, ["read:0"])
 def read_of_an_array_that_nothing_writes():
     tf.identity(tf1.TensorArray(tf.float32, 3).read(0), name="read")
+
+
+def written(*values, **attributes):
+    """A TensorArray of floats, and its flow behind writes of values of other shapes or types."""
+    handle, flow = tf.raw_ops.TensorArrayV3(size=3, dtype=tf.float32, **attributes)
+    for index, value in enumerate(values):
+        value = tf1.placeholder_with_default(value, None)
+        flow = tf.raw_ops.TensorArrayWriteV3(handle=handle, index=index, value=value, flow_in=flow)
+    return handle, flow
+
+
+@refusal("INVALID_ARGUMENT", "[2]", {}, ["size:0"])
+def tensor_array_of_another_shape():
+    handle, flow = written([1.0, 2.0, 3.0], element_shape=[2])
+    tf.raw_ops.TensorArraySizeV3(handle=handle, flow_in=flow, name="size")
+
+
+@refusal("INVALID_ARGUMENT", "[2]", {}, ["size:0"])
+def tensor_array_of_two_shapes_where_they_are_one():
+    handle, flow = written([1.0, 2.0], [1.0], identical_element_shapes=True)
+    tf.raw_ops.TensorArraySizeV3(handle=handle, flow_in=flow, name="size")
+
+
+@refusal("INVALID_ARGUMENT", "int32", {}, ["size:0"])
+def tensor_array_of_another_type():
+    handle, flow = written([1, 2])
+    tf.raw_ops.TensorArraySizeV3(handle=handle, flow_in=flow, name="size")
+
+
+@refusal("INVALID_ARGUMENT", "TensorArray dtype is float but Op requested dtype int32.", {}, ["read:0"])
+def tensor_array_read_as_another_type():
+    handle, flow = written([1.0, 2.0])
+    tf.raw_ops.TensorArrayReadV3(handle=handle, index=0, flow_in=flow, dtype=tf.int32, name="read")
