@@ -51,19 +51,22 @@ impl Repeat {
 }
 
 impl LoopPart {
-    /// The signature for these values of the loop, and what is fed.
+    /// Those of these values of the loop that are fed.
     ///
     /// # Errors
     /// INTERNAL where there are too few values.
-    pub fn of<'a>(&self, values: &'a [HostTensor]) -> Result<(Signature, Vec<&'a HostTensor>)> {
+    pub fn feeds<'a>(&self, values: &'a [HostTensor]) -> Result<Vec<&'a HostTensor>> {
+        let value = |number: &usize| values.get(*number).ok_or_else(|| Error::internal("a loop lacks a value"));
+        self.feeds.iter().map(value).collect()
+    }
+
+    /// The signature that is fed with these.
+    pub fn signature(&self, feeds: &[&HostTensor]) -> Signature {
         let mut signature = self.signature.clone();
-        let mut feeds = Vec::with_capacity(self.feeds.len());
-        for (feed, number) in signature.feeds.iter_mut().zip(&self.feeds) {
-            let value = values.get(*number).ok_or_else(|| Error::internal("a loop lacks a value"))?;
+        for (feed, value) in signature.feeds.iter_mut().zip(feeds) {
             feed.shape = value.shape().clone();
-            feeds.push(value);
         }
-        Ok((signature, feeds))
+        signature
     }
 
     /// What an iteration hands on, of what it has fetched.

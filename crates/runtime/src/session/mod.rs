@@ -3,6 +3,7 @@
 mod buckets;
 mod freeze;
 mod from_file;
+mod iterations;
 mod lines;
 mod open_shapes;
 mod stages;

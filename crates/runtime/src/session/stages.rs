@@ -5,11 +5,12 @@ use std::time::Instant;
 
 use plimsoll_base::{Code, Error, Kind, Result};
 use plimsoll_device::Trace;
-use plimsoll_graph::{HostTensor, Shape};
+use plimsoll_graph::HostTensor;
 use plimsoll_ops::Lower;
-use plimsoll_plan::{Between, Counted, Late, Later, LoopPart, Plan, Repeat, Signature};
+use plimsoll_plan::{Between, Counted, Late, Later, Plan, Repeat, Signature};
 
 use super::Inner;
+use super::iterations::{Part, Parts};
 use crate::cancellation::{self, Cancellation};
 use crate::loaded::Loaded;
 use crate::run::{How, Prepared};
@@ -79,7 +80,7 @@ impl Inner {
 
     /// A signature that is fed with these, ready to run, and whether it is so for other elements of them, too. Its arenas are those of
     /// `outer`, the plan for larger sizes, where there is one.
-    fn ready(
+    pub(super) fn ready(
         &self,
         signature: &Signature,
         feeds: &[&HostTensor],
@@ -147,6 +148,19 @@ impl Inner {
     }
 
     fn run_stage(&self, loaded: &Loaded, feeds: &[&HostTensor], made: &mut [HostTensor], how: &mut Staged<'_>) -> Result<()> {
+        self.run_part_of(loaded, feeds, made, how)?;
+        self.give_back(loaded);
+        Ok(())
+    }
+
+    /// Gives back what a stage had of the devices: the peak of a run is that of one stage.
+    pub(super) fn give_back(&self, loaded: &Loaded) {
+        self.grants().kept().arenas.clear();
+        loaded.constants().give_back();
+    }
+
+    /// Runs a stage, whose arenas and constants stay.
+    pub(super) fn run_part_of(&self, loaded: &Loaded, feeds: &[&HostTensor], made: &mut [HostTensor], how: &mut Staged<'_>) -> Result<()> {
         let plan = &loaded.plan;
         let trace = how.records.is_some().then(|| Trace::new(plan.queues.iter().map(|queue| queue.program.commands.len())));
         let start = Instant::now();
@@ -156,9 +170,6 @@ impl Inner {
         if let (Some(records), Some(trace)) = (&mut how.records, done.trace) {
             records.push(RunMetadata::new(plan, self.graph(), self.devices().specs(), &trace, start.elapsed()));
         }
-        // The peak is that of one stage.
-        self.grants().kept().arenas.clear();
-        loaded.constants().give_back();
         Ok(())
     }
 
@@ -178,42 +189,20 @@ impl Inner {
     /// What leaves a loop, an iteration behind another.
     fn repeat(&self, repeat: &Repeat, tensors: &[&HostTensor], how: &mut Staged<'_>) -> Result<Vec<HostTensor>> {
         let mut values = repeat.first.iter().map(|first| first.of(tensors).cloned()).collect::<Result<Vec<HostTensor>>>()?;
-        let (mut test, mut body) = (None, None);
+        let mut parts = Parts::new(self, Part::new(&repeat.test), Part::new(&repeat.body));
         loop {
-            let goes = self.run_part(&repeat.test, &mut test, &values, how)?;
-            let goes = goes.first().and_then(|goes| Some(goes.dense().ok()?.bytes()?.first()? != &0));
+            let tested = parts.test(&values, how)?;
+            let goes = tested.first().and_then(|goes| Some(goes.dense().ok()?.bytes()?.first()? != &0));
             if !goes.ok_or_else(|| Error::internal("a loop without a condition").at_node(&repeat.name))? {
                 break;
             }
-            let next = self.run_part(&repeat.body, &mut body, &values, how)?;
-            for (number, next) in repeat.goes.iter().zip(next) {
-                values[*number] = next;
-            }
+            let next = parts.body(&values, how)?;
+            let replace = |(number, next): (&usize, HostTensor)| std::mem::replace(&mut values[*number], next);
+            let replaced = repeat.goes.iter().zip(next).map(replace).collect();
+            parts.done_with(tested, replaced);
         }
         let left = |number: &usize| values.get(*number).cloned().ok_or_else(|| Error::internal("a loop lacks a value"));
         repeat.exits.iter().map(left).collect()
-    }
-
-    /// Runs the condition or the body of a loop. `last` is what it was before, which serves again while sizes stay the same.
-    fn run_part(
-        &self,
-        part: &LoopPart,
-        last: &mut Option<(Vec<Shape>, Arc<Loaded>)>,
-        values: &[HostTensor],
-        how: &mut Staged<'_>,
-    ) -> Result<Vec<HostTensor>> {
-        if let Some(error) = how.cancellation.and_then(Cancellation::error) {
-            return Err(error);
-        }
-        let (signature, feeds) = part.of(values)?;
-        let shapes: Vec<Shape> = feeds.iter().map(|feed| feed.shape().clone()).collect();
-        let (loaded, is_for_all) = match last.take() {
-            Some((before, loaded)) if before == shapes => (loaded, true),
-            _ => self.ready(&signature, &feeds, None, how.cancellation)?,
-        };
-        let made = part.made(self.run_stages(loaded.clone(), &feeds, how)?)?;
-        *last = is_for_all.then_some((shapes, loaded));
-        Ok(made)
     }
 
     /// The plan of a signature; `left` counts the plans that may still be made for it.
