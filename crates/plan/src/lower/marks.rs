@@ -410,7 +410,7 @@ impl Lowering<'_> {
         } else {
             // Marks are there whether or not the node is alive.
             let value = self.lir.value(self.device(id), Home::Arena, marks.shape.elements()?, id);
-            let around = std::mem::replace(&mut self.branches.guard, None);
+            let around = self.branches.guard.take();
             self.work(id, WorkKind::request(request, 3, 1), inputs, vec![value], true);
             self.branches.guard = around;
             value
@@ -429,7 +429,7 @@ impl Lowering<'_> {
     /// Indices, and what marks are to become there. Where the node is not alive the indices are 0 and nothing changes.
     fn where_alive(&mut self, id: NodeId, guard: ValueId, indices: View) -> Result<(View, View)> {
         let alive = View { value: guard, data_type: DataType::Bool, shape: Shape::scalar() };
-        let around = std::mem::replace(&mut self.branches.guard, None);
+        let around = self.branches.guard.take();
         let mut builder = ExprBuilder::new();
         let (is_alive, index) = (builder.input(DataType::Bool)?, builder.input(indices.data_type)?);
         let zero = builder.constant(if indices.data_type == DataType::Int64 { Scalar::I64(0) } else { Scalar::I32(0) });
