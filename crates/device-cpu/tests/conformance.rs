@@ -3,15 +3,15 @@
 use std::sync::Arc;
 
 use plimsoll_base::Bytes;
-use plimsoll_device::conformance::{Rig, TestKernels, run_all};
-use plimsoll_device::{Device, DeviceSpec, InstructionSet};
+use plimsoll_device::conformance::{CellOperation, Rig, TestKernels, run_all};
+use plimsoll_device::{Device, DeviceSpec, InstructionSet, KernelCall};
 use plimsoll_device_cpu::{CpuDevice, CpuPool};
 
 struct Cpus(usize, Arc<TestKernels>);
 
 impl Rig for Cpus {
-    fn kernels(&self) -> &Arc<TestKernels> {
-        &self.1
+    fn call(&self, operation: CellOperation, pieces: u32, _: usize) -> KernelCall {
+        self.1.cells(operation, pieces)
     }
 
     fn devices(&self, count: usize, line: Bytes) -> Vec<Arc<dyn Device>> {

@@ -13,7 +13,9 @@ pub mod emit;
 mod libraries;
 mod library;
 mod nvml;
+mod source;
 
 pub use libraries::{ComputeLibrary, Found, Seen};
 pub use library::can_load;
+pub use source::{ALIGNMENT, CudaLibrary, CudaSource, any_card, variant_of};
 pub use nvml::{Activity, Driver, Look, Memory, NvidiaCard, Nvml, Process, ProcessKind};

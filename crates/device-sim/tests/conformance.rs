@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex};
 
 use plimsoll_base::Bytes;
-use plimsoll_device::conformance::{Rig, TestKernels, run_all};
-use plimsoll_device::{CardPart, Device, DeviceKind, DeviceName, DeviceSpec, InstructionSet};
+use plimsoll_device::conformance::{CellOperation, Rig, TestKernels, run_all};
+use plimsoll_device::{CardPart, Device, DeviceKind, DeviceName, DeviceSpec, InstructionSet, KernelCall};
 use plimsoll_device_sim::{Compute, SimDevice};
 use plimsoll_memory::Ledger;
 
@@ -17,8 +17,8 @@ struct Cards {
 }
 
 impl Rig for Cards {
-    fn kernels(&self) -> &Arc<TestKernels> {
-        &self.kernels
+    fn call(&self, operation: CellOperation, pieces: u32, _: usize) -> KernelCall {
+        self.kernels.cells(operation, pieces)
     }
 
     fn devices(&self, count: usize, line: Bytes) -> Vec<Arc<dyn Device>> {

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use plimsoll_base::{DataType, Error, Result};
 use plimsoll_device::DeviceKind;
+use plimsoll_device_cuda::{CudaLibrary, any_card};
 use plimsoll_formats::{INIT_OP, SignatureDef, TensorInfo};
 use plimsoll_graph::GraphDef;
 use plimsoll_ops::{DEFAULT_DEVICE, Gradient, Registry};
@@ -26,6 +27,8 @@ pub struct Operation {
     pub gradient: Differentiable,
     /// The kinds of device where placement puts nodes of it: those for which TensorFlow has a kernel.
     pub devices: Vec<DeviceKind>,
+    /// The types of which a real NVIDIA card has kernels: nodes of others compute on the host, by soft placement.
+    pub nvidia: Vec<DataType>,
 }
 
 /// How gradients go through an operation.
@@ -64,11 +67,15 @@ fn operation(registry: &Registry, name: &'static str) -> Operation {
         Some(Gradient::Stops) => Differentiable::Stops,
         Some(Gradient::Unknown) | None => Differentiable::No,
     };
+    let devices: Vec<DeviceKind> = [DeviceKind::Cpu, DeviceKind::Gpu].into_iter().filter(has).collect();
+    let on_a_card = || plimsoll_ops::types(registry, &CudaLibrary, &any_card(), name);
+    let nvidia = devices.contains(&DeviceKind::Gpu).then(on_a_card).flatten().unwrap_or_default();
     Operation {
         name,
         types: plimsoll_runtime::computed_types(registry, name),
         gradient,
-        devices: [DeviceKind::Cpu, DeviceKind::Gpu].into_iter().filter(has).collect(),
+        devices,
+        nvidia,
     }
 }
 

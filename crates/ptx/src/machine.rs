@@ -75,6 +75,17 @@ impl Bytes {
         Ok(u64::from_le_bytes(word))
     }
 
+    /// A volatile read: it is ordered with atomics.
+    fn peek(&self, at: usize, size: usize, by: Access) -> Result<u64, String> {
+        if (at..at + size).any(|byte| !self.written[byte]) {
+            return Err("reads what was never written".to_string());
+        }
+        match self.writes[at..at + size].iter().find(|write| write.thread != ATOMIC && write.races(by)) {
+            Some(write) => Err(format!("race: thread {} of block {} wrote this", write.thread, write.block - 1)),
+            None => Ok(word(&self.bytes[at..at + size])),
+        }
+    }
+
     fn write(&mut self, at: usize, size: usize, value: u64, by: Access) -> Result<(), String> {
         for (byte, from) in (at..at + size).zip(value.to_le_bytes()) {
             if self.writes[byte].races(by) {
@@ -398,7 +409,10 @@ impl Machine<'_> {
                 word(self.module.globals.get(global).and_then(|bytes| bytes.get(at..at + size)).ok_or("beyond a constant array")?)
             } else {
                 let (buffer, at) = self.place(address, size)?;
-                self.buffers[buffer].read(at, size, by)?
+                match instruction.has("volatile") {
+                    true => self.buffers[buffer].peek(at, size, by)?,
+                    false => self.buffers[buffer].read(at, size, by)?,
+                }
             };
             let value = if instruction.ty.class == b's' { extend(value, instruction.ty.bits) } else { value };
             set(frame, lane, target, value);

@@ -43,6 +43,8 @@ struct OperationEntry {
     types: Option<Vec<&'static str>>,
     gradient: &'static str,
     devices: Vec<&'static str>,
+    /// The types that NVIDIA cards have kernels for.
+    nvidia: Vec<&'static str>,
 }
 
 #[derive(Serialize)]
@@ -56,6 +58,7 @@ fn list(json: bool) -> Result<ExitCode> {
         types: operation.types.as_ref().map(|types| types.iter().map(|data_type| DataType::name(*data_type)).collect()),
         gradient: operation.gradient.name(),
         devices: operation.devices.iter().map(|kind| kind.name()).collect(),
+        nvidia: operation.nvidia.iter().map(|data_type| DataType::name(*data_type)).collect(),
     };
     let operations: Vec<OperationEntry> = operations::operations().iter().map(entry).collect();
     if json {
@@ -63,14 +66,22 @@ fn list(json: bool) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let types = |entry: &OperationEntry| entry.types.as_ref().map_or("?".to_string(), |types| types.join(" "));
-    let header = ["operation", "gradient", "devices", "types"].map(str::to_string);
-    let row = |entry: &OperationEntry| [entry.name.to_string(), entry.gradient.to_string(), entry.devices.join(" "), types(entry)];
-    let rows: Vec<[String; 4]> = std::iter::once(header).chain(operations.iter().map(row)).collect();
+    let nvidia = |entry: &OperationEntry| match entry.nvidia.len() {
+        0 => "host",
+        some if entry.types.as_ref().is_some_and(|types| types.len() > some) => "some",
+        _ => "all",
+    };
+    let header = ["operation", "gradient", "devices", "nvidia", "types"].map(str::to_string);
+    let row = |entry: &OperationEntry| {
+        let [name, gradient, nvidia] = [entry.name, entry.gradient, nvidia(entry)].map(str::to_string);
+        [name, gradient, entry.devices.join(" "), nvidia, types(entry)]
+    };
+    let rows: Vec<[String; 5]> = std::iter::once(header).chain(operations.iter().map(row)).collect();
     let width = |column: usize| column_width(rows.iter().map(|row| row[column].as_str()));
-    let widths: Vec<usize> = (0..3).map(width).collect();
-    let line = |row: &[String; 4]| {
+    let widths: Vec<usize> = (0..4).map(width).collect();
+    let line = |row: &[String; 5]| {
         let cells = row.iter().zip(&widths).map(|(cell, width)| pad_right(cell, *width) + "  ").collect::<String>();
-        (cells + &row[3]).trim_end().to_string()
+        (cells + &row[4]).trim_end().to_string()
     };
     output::result(rows.iter().map(line).collect::<Vec<_>>().join("\n"))?;
     Ok(ExitCode::SUCCESS)

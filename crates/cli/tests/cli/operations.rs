@@ -32,7 +32,13 @@ fn operations_are_listed_with_what_they_compute() {
     let text = plimsoll("ops");
     assert_eq!((text.code, text.out.lines().count()), (0, names.len() + 1), "{}", text.err);
     let line = text.out.lines().find(|line| line.starts_with("LogicalAnd ")).unwrap();
-    assert_eq!(line.split_whitespace().collect::<Vec<_>>(), ["LogicalAnd", "stops", "CPU", "GPU", "bool"]);
+    assert_eq!(line.split_whitespace().collect::<Vec<_>>(), ["LogicalAnd", "stops", "CPU", "GPU", "all", "bool"]);
+    // A card has kernels for expressions of real numbers, not for every type, and none for files.
+    let on_cards = |name: &str| entry(&document, name)["nvidia"].as_array().unwrap().clone();
+    assert!(on_cards("Relu").contains(&"float".into()) && on_cards("AddV2").len() < types(entry(&document, "AddV2")).len());
+    assert!(on_cards("Cholesky").is_empty() && on_cards("ReadFile").is_empty());
+    let word = |name: &str| text.out.lines().find(|line| line.starts_with(name)).unwrap().split_whitespace().nth(4).unwrap();
+    assert_eq!([word("AddV2 "), word("Cholesky ")], ["some", "host"]);
 }
 
 /// A node `x`, a call of a function that holds two operations without rules, and one that no program has.

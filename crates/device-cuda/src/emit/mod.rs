@@ -19,7 +19,7 @@ mod write;
 
 use std::collections::BTreeSet;
 
-use plimsoll_base::{Error, Result};
+use plimsoll_base::{DataType, Error, Result};
 use plimsoll_request::KernelRequest;
 
 /// The threads of a block.
@@ -73,6 +73,10 @@ pub enum KernelArg {
     U64(u64),
     /// The address of the run's fault word: 8 bytes that begin as all ones.
     Fault,
+    /// The address of the byte that says whether the command is run, or 0.
+    Guard,
+    /// The address of the fault word where a command before this one can fail, or 0.
+    Stop,
     /// Eight bytes: the command's number in the bits from 44 on. A fault leaves `command | element << 4 | number` there, the least of all.
     FaultBase,
 }
@@ -93,8 +97,8 @@ pub enum FaultNumber {
     Constant(i64),
     /// That of the element.
     Element,
-    /// The integer that the element of that argument is.
-    Value(u32),
+    /// The integer that the element of that argument, of that type, is.
+    Value(u32, DataType),
 }
 
 impl FaultText {
@@ -108,6 +112,19 @@ impl FaultText {
     const fn of(message: &'static str, first: FaultNumber, second: FaultNumber) -> FaultText {
         FaultText { message, numbers: [first, second] }
     }
+}
+
+/// The number of the command in a launch's [`KernelArg::FaultBase`]: commands are numbered below [`MOST_COMMANDS`].
+pub const fn fault_base(command: u32) -> u64 {
+    (command as u64) << 44
+}
+
+/// The commands of a queue whose faults a word can tell apart.
+pub const MOST_COMMANDS: u32 = (1 << 20) - 1;
+
+/// The command whose fault is in a word.
+pub fn command_of(word: u64) -> u32 {
+    (word >> 44) as u32
 }
 
 /// A fault word that no kernel has written.

@@ -67,7 +67,7 @@ pub(super) fn emit(nn: Nn) -> Result<Emitted> {
                 writer.line("}");
             }
             let text = "Received a label value of {0} which is outside the valid range of [0, {1}).";
-            let faults = label_type.map(|_| FaultText::of(text, FaultNumber::Value(1), FaultNumber::Constant(classes as i64)));
+            let faults = label_type.map(|of| FaultText::of(text, FaultNumber::Value(1, of), FaultNumber::Constant(classes as i64)));
             rows.finish(writer, "cross_entropy", vec![(0, 1)], faults.into_iter().collect())
         }
     }

@@ -33,6 +33,11 @@ VECTOR(u64, 2, 16) VECTOR(i64, 2, 16) VECTOR(f64, 2, 16)
 /* A fault: the least of all keys stays. A key is the command's (in `base`), the element's number, and the fault's. */
 DEVICE void fail(u64* fault, u64 base, u64 element, u32 which) { atomicMin(fault, base | element << 4 | which); }
 
+/* Whether a command is not run: its guard is 0, or a command before it has failed. All threads see the same. */
+DEVICE int is_passed_over(const u8* guard, const u64* stop, u64 command) {
+  return (guard && !*guard) || (stop && *(const volatile u64*)stop < command);
+}
+
 /* Floats of two bytes. They are computed with as floats, and rounded to the nearest, ties to even. */
 DEVICE f32 from_bf16(u16 x) { return __uint_as_float((u32)x << 16); }
 DEVICE u16 to_bf16(f32 x) {

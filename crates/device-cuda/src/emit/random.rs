@@ -93,7 +93,7 @@ pub(super) fn emit(random: &Random) -> Result<Emitted> {
     writer.line(format!("for ({index} at = 0; at < {per_block}; ++at) if (g * {per_block} + at < n) q[g * {per_block} + at] = y[at];"));
     writer.line("}");
     let faults = if bounded {
-        let values = [super::FaultNumber::Value(2), super::FaultNumber::Value(3)];
+        let values = [super::FaultNumber::Value(2, data_type), super::FaultNumber::Value(3, data_type)];
         vec![super::FaultText::of("Need minval < maxval, got {0} >= {1}", values[0], values[1])]
     } else {
         Vec::new()

@@ -39,9 +39,12 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    /// With indices of that type.
+    /// With indices of that type. The kernel does nothing where its guard is 0, or a command before it has failed.
     pub fn new(index: Index) -> Writer {
-        Writer { index, params: Vec::new(), args: Vec::new(), before: String::new(), text: String::new() }
+        let params = ["const u8* guard", "const u64* stop", "u64 command"].map(str::to_string).to_vec();
+        let args = vec![KernelArg::Guard, KernelArg::Stop, KernelArg::FaultBase];
+        let text = "  if (is_passed_over(guard, stop, command)) return;\n".to_string();
+        Writer { index, params, args, before: String::new(), text }
     }
 
     pub fn index(&self) -> &'static str {

@@ -49,7 +49,8 @@ impl Run {
                 KernelArg::Between(buffer) => Value::Buffer(arguments + buffer as usize),
                 KernelArg::U32(number) => Value::Number(number.into()),
                 KernelArg::U64(number) => Value::Number(number),
-                KernelArg::Fault => Value::Buffer(fault),
+                KernelArg::Guard => Value::Number(0),
+                KernelArg::Fault | KernelArg::Stop => Value::Buffer(fault),
                 KernelArg::FaultBase => Value::Number(5 << 44),
             });
             job.launches.push(Launch { entry: kernel.entry.clone(), blocks: kernel.blocks, threads: emit::THREADS, args: args.collect() });
@@ -66,7 +67,10 @@ impl Run {
             let numbers = fault.numbers.map(|number| match number {
                 FaultNumber::Constant(number) => number,
                 FaultNumber::Element => element as i64,
-                FaultNumber::Value(argument) => integer(self.input_types[argument as usize], &self.inputs[argument as usize], element),
+                FaultNumber::Value(argument, data_type) => {
+                    assert_eq!(data_type, self.input_types[argument as usize], "{}: the type of argument {argument}", self.name);
+                    integer(data_type, &self.inputs[argument as usize], element)
+                }
             });
             return Err(fault.message.replace("{0}", &numbers[0].to_string()).replace("{1}", &numbers[1].to_string()));
         }

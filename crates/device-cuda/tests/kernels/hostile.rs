@@ -100,7 +100,8 @@ fn mutated_requests_are_refused_or_stay_within_their_arguments() {
                 emit::KernelArg::Between(buffer) => Value::Buffer(count + buffer as usize),
                 emit::KernelArg::U32(number) => Value::Number(number.into()),
                 emit::KernelArg::U64(number) => Value::Number(number),
-                emit::KernelArg::Fault => Value::Buffer(sizes.len()),
+                emit::KernelArg::Guard => Value::Number(0),
+                emit::KernelArg::Fault | emit::KernelArg::Stop => Value::Buffer(sizes.len()),
                 emit::KernelArg::FaultBase => Value::Number(0),
             });
             job.launches.push(Launch { entry: kernel.entry.clone(), blocks: kernel.blocks, threads: emit::THREADS, args: args.collect() });

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::Rig;
-use crate::{Args, BufferRef, Command, Cost, CpuKernel, Fault, Place, Prepared, Wait, Work};
+use crate::{Args, BufferRef, Command, CpuKernel, Fault, Place, Wait, Work};
 
 /// The operation of a command on its cells of eight bytes, in as many pieces as there are cells.
 #[derive(Debug)]
-pub(super) enum CellOperation {
+pub enum CellOperation {
     /// The last argument becomes a mixture of the others and this number.
     Mix(u64),
     /// Fails with this number.
@@ -20,7 +20,8 @@ pub(super) enum CellOperation {
     When(Arc<AtomicBool>),
 }
 
-pub(super) fn mix(a: u64, b: u64) -> u64 {
+/// The mixture of two numbers.
+pub fn mix(a: u64, b: u64) -> u64 {
     (a ^ b.rotate_left(23)).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(31)
 }
 
@@ -58,9 +59,7 @@ pub(super) fn cells(device: u32, first: u64, count: u64) -> BufferRef {
 }
 
 pub(super) fn call(rig: &dyn Rig, does: CellOperation, pieces: u32, args: Vec<BufferRef>, waits: &[(u32, u32)]) -> Command {
-    let kernel = Arc::new(does);
-    let prepared = Prepared { chunks: pieces, scratch: 0, per_worker: 0, cost: Cost::default(), in_place: vec![], kernel };
-    command(Work::Kernel(rig.kernels().call(prepared)), args, waits)
+    command(Work::Kernel(rig.call(does, pieces, args.len())), args, waits)
 }
 
 pub(super) fn copy(from: BufferRef, to: BufferRef, waits: &[(u32, u32)]) -> Command {

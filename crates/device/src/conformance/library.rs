@@ -5,13 +5,20 @@ use std::sync::{Arc, Mutex, PoisonError};
 use plimsoll_base::{Error, Result};
 use plimsoll_request::KernelRequest;
 
-use crate::{CpuLibrary, DeviceSpec, KernelCall, Library, Load, Prepared, Step, Variant};
+use super::CellOperation;
+use crate::{Cost, CpuLibrary, DeviceSpec, KernelCall, Library, Load, Prepared, Step, Variant};
 
 /// Kernels by the order in which they came.
 #[derive(Debug, Default)]
 pub struct TestKernels(Mutex<Vec<Prepared>>);
 
 impl TestKernels {
+    /// A call of the processor's kernel for an operation on cells.
+    pub fn cells(&self, operation: CellOperation, pieces: u32) -> KernelCall {
+        let (cost, kernel) = (Cost::default(), Arc::new(operation));
+        self.call(Prepared { chunks: pieces, scratch: 0, per_worker: 0, cost, in_place: vec![], kernel })
+    }
+
     /// A call of that kernel.
     pub fn call(&self, prepared: Prepared) -> KernelCall {
         let mut kernels = self.0.lock().unwrap_or_else(PoisonError::into_inner);

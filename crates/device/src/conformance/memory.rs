@@ -7,30 +7,31 @@ use super::{Rig, device};
 use crate::Usage;
 
 pub(super) fn a_line_holds_and_everything_comes_back(rig: &dyn Rig) {
-    let device = device(rig, 8 << 20);
+    let of = |units: u64| Bytes(units * rig.unit());
+    let device = device(rig, of(8).0);
     let before = device.usage();
-    let first = device.allocate(Bytes(5 << 20), "first").unwrap();
-    let error = device.allocate(Bytes(4 << 20), "second").unwrap_err();
+    let first = device.allocate(of(5), "first").unwrap();
+    let error = device.allocate(of(4), "second").unwrap_err();
     assert_eq!((error.code(), error.device()), (Code::ResourceExhausted, Some(device.spec().name.to_string().as_str())));
-    for words in ["first", "second", "4 MiB", "8 MiB"] {
+    for words in ["first", "second", &of(4).to_string(), &of(8).to_string()] {
         assert!(error.to_string().contains(words), "{words}: {error}");
     }
     let usage = device.usage();
-    assert_eq!(usage.in_use, before.in_use + Bytes(5 << 20));
-    assert_eq!((usage.measured, usage.peak), (before.measured + Bytes(5 << 20), usage.in_use));
+    assert_eq!(usage.in_use, before.in_use + of(5));
+    assert_eq!((usage.measured, usage.peak), (before.measured + of(5), usage.in_use));
     drop(first);
     assert_eq!((device.usage().in_use, device.usage().measured), (before.in_use, before.measured));
-    let whole = Bytes(8 << 20) - before.in_use;
+    let whole = of(8) - before.in_use;
     drop(device.allocate(whole, "all of it").unwrap());
     assert!(device.allocate(whole + Bytes(1), "more").is_err());
-    assert_eq!(device.usage().peak, Bytes(8 << 20));
+    assert_eq!(device.usage().peak, of(8));
     device.reset_peak();
     let Usage { in_use, peak, measured, measured_peak, .. } = device.usage();
     assert_eq!((peak, measured_peak), (in_use, measured));
 }
 
 pub(super) fn blocks_are_zeroed_and_aligned(rig: &dyn Rig) {
-    let device = device(rig, 8 << 20);
+    let device = device(rig, 8 * rig.unit());
     for round in 0..3 {
         let block = device.allocate(Bytes(70_000), "block").unwrap();
         assert!(block.address() != Address::NULL && block.address().number().is_multiple_of(device.spec().alignment));
@@ -42,7 +43,7 @@ pub(super) fn blocks_are_zeroed_and_aligned(rig: &dyn Rig) {
 }
 
 pub(super) fn the_host_reads_what_it_wrote(rig: &dyn Rig) {
-    let devices = rig.devices(2, Bytes(8 << 20));
+    let devices = rig.devices(2, Bytes(8 * rig.unit()));
     let length = 70_001usize;
     let blocks = [0, 1].map(|device: usize| devices[device].allocate(Bytes(length as u64), "block").unwrap());
     let mut plain = [vec![0u8; length], vec![0u8; length]];
@@ -77,14 +78,15 @@ pub(super) fn the_host_reads_what_it_wrote(rig: &dyn Rig) {
 }
 
 pub(super) fn lent_memory_counts(rig: &dyn Rig) {
-    let device = device(rig, 1 << 20);
+    let line = Bytes(4 * rig.unit());
+    let device = device(rig, line.0);
     let before = device.usage();
-    let room = Bytes(1 << 20) - before.in_use;
+    let room = line - before.in_use;
     let mut loan = device.lend("feeds");
     assert!(loan.set(room + Bytes(1)).is_err());
     loan.set(room).unwrap();
     assert!(device.allocate(Bytes(1), "block").is_err());
-    assert_eq!(device.usage().in_use, Bytes(1 << 20));
+    assert_eq!(device.usage().in_use, line);
     drop(loan);
     assert_eq!(device.usage().in_use, before.in_use);
 }

@@ -13,8 +13,9 @@ use std::sync::Arc;
 
 use plimsoll_base::Bytes;
 
-use crate::Device;
+use crate::{Device, KernelCall};
 
+pub use kernel::{CellOperation, mix};
 pub use library::TestKernels;
 
 /// Makes devices for the suite.
@@ -22,8 +23,18 @@ pub trait Rig {
     /// So many fresh devices of one process, each with that line, that can take part in one run.
     fn devices(&self, count: usize, line: Bytes) -> Vec<Arc<dyn Device>>;
 
-    /// The library of all devices.
-    fn kernels(&self) -> &Arc<TestKernels>;
+    /// A call of a kernel of the devices' library that does this with its cells, in as many pieces as every argument has cells.
+    fn call(&self, operation: CellOperation, pieces: u32, arguments: usize) -> KernelCall;
+
+    /// The bytes that sizes in the suite are multiples of: no less than what devices reserve at once.
+    fn unit(&self) -> u64 {
+        1 << 20
+    }
+
+    /// Whether a kernel can panic without the end of its device.
+    fn can_panic(&self) -> bool {
+        true
+    }
 
     /// Breaks a device, as hardware does. Whether it can be broken.
     fn lose(&self, _device: &Arc<dyn Device>) -> bool {

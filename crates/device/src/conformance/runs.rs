@@ -10,7 +10,12 @@ use super::kernel::{CellOperation, call, cells, copy, mix};
 use super::{Rig, device};
 use crate::{Bindings, BufferRef, Command, Device, Executable, Failure, Place, Program, Run};
 
-const LINE: u64 = 16 << 20;
+/// The devices' line, in the rig's units.
+const UNITS: u64 = 16;
+
+fn line(rig: &dyn Rig) -> Bytes {
+    Bytes(UNITS * rig.unit())
+}
 
 /// Programs of several queues, queue `i` on device `i`, with an arena of cells on each device.
 struct Loaded {
@@ -58,7 +63,7 @@ impl Loaded {
 }
 
 pub(super) fn submitting_does_not_wait(rig: &dyn Rig) {
-    let devices = rig.devices(2, Bytes(LINE));
+    let devices = rig.devices(2, line(rig));
     let now = Arc::new(AtomicBool::new(false));
     // The first queue waits for the second, which waits for the test.
     let first = vec![
@@ -77,7 +82,7 @@ pub(super) fn submitting_does_not_wait(rig: &dyn Rig) {
 pub(super) fn queues_wait_for_each_other(rig: &dyn Rig) {
     const ROUNDS: u32 = 40;
     const PIECES: u32 = 8;
-    let devices = rig.devices(3, Bytes(LINE));
+    let devices = rig.devices(3, line(rig));
     // Of the row of each device and round: its results, and its copies from the two others.
     let cell = |round: u32, from: u32| u64::from((round * 3 + from) * PIECES);
     let program = |queue: u32| {
@@ -120,7 +125,7 @@ pub(super) fn queues_wait_for_each_other(rig: &dyn Rig) {
 }
 
 pub(super) fn copies_go_in_every_direction(rig: &dyn Rig) {
-    let devices = rig.devices(2, Bytes(LINE));
+    let devices = rig.devices(2, line(rig));
     for count in [1u64, 32_767, 32_769, 100_003] {
         let here = |device| BufferRef { place: Place::Arena(device), offset: 0, bytes: count * 8 };
         let (feed, fetch) = (Place::Feed(0), Place::Fetch(0));
@@ -140,7 +145,7 @@ pub(super) fn copies_go_in_every_direction(rig: &dyn Rig) {
 }
 
 pub(super) fn a_guard_passes_a_command_over(rig: &dyn Rig) {
-    let devices = [device(rig, LINE)];
+    let devices = [device(rig, line(rig).0)];
     let mut guarded = call(rig, CellOperation::Mix(5), 1, vec![cells(0, 1, 1)], &[]);
     guarded.guard = Some(BufferRef { place: Place::Arena(0), offset: 0, bytes: 1 });
     let after = call(rig, CellOperation::Mix(6), 1, vec![cells(0, 1, 1), cells(0, 2, 1)], &[]);
@@ -154,8 +159,9 @@ pub(super) fn a_guard_passes_a_command_over(rig: &dyn Rig) {
 }
 
 pub(super) fn a_failure_ends_the_run_and_nothing_else(rig: &dyn Rig) {
-    let devices = rig.devices(2, Bytes(LINE));
-    for (does, code) in [(CellOperation::Fail(3), Code::InvalidArgument), (CellOperation::Panic, Code::Internal)] {
+    let devices = rig.devices(2, line(rig));
+    let panics = rig.can_panic().then_some((CellOperation::Panic, Code::Internal));
+    for (does, code) in [(CellOperation::Fail(3), Code::InvalidArgument)].into_iter().chain(panics) {
         let first = vec![call(rig, CellOperation::Mix(1), 1, vec![cells(0, 0, 1)], &[]), call(rig, does, 1, vec![cells(0, 1, 1)], &[])];
         // Waits for an event that never happens.
         let second = vec![call(rig, CellOperation::Mix(2), 1, vec![cells(1, 0, 1)], &[(0, 2)])];
@@ -171,7 +177,7 @@ pub(super) fn a_failure_ends_the_run_and_nothing_else(rig: &dyn Rig) {
 }
 
 pub(super) fn runs_go_side_by_side(rig: &dyn Rig) {
-    let devices = rig.devices(2, Bytes(LINE));
+    let devices = rig.devices(2, line(rig));
     let program = |queue: u32| {
         let command = |round: u32| {
             let other = 1 - queue;
@@ -199,7 +205,7 @@ pub(super) fn runs_go_side_by_side(rig: &dyn Rig) {
 }
 
 pub(super) fn programs_that_contradict_themselves_are_refused(rig: &dyn Rig) {
-    let device = device(rig, LINE);
+    let device = device(rig, line(rig).0);
     let mut guarded = copy(cells(0, 0, 1), cells(0, 1, 1), &[]);
     guarded.guard = Some(cells(0, 0, 1));
     for command in [copy(cells(0, 0, 1), cells(0, 1, 2), &[]), guarded] {
@@ -209,7 +215,7 @@ pub(super) fn programs_that_contradict_themselves_are_refused(rig: &dyn Rig) {
 }
 
 pub(super) fn a_lost_device_says_so(rig: &dyn Rig) {
-    let devices = rig.devices(2, Bytes(LINE));
+    let devices = rig.devices(2, line(rig));
     let first = vec![call(rig, CellOperation::Mix(1), 1, vec![cells(0, 0, 1)], &[(1, 1)])];
     let second = vec![call(rig, CellOperation::Mix(2), 1, vec![cells(1, 0, 1)], &[])];
     let mut loaded = Loaded::new(&devices, vec![first, second], 1);
@@ -231,7 +237,7 @@ pub(super) fn a_lost_device_says_so(rig: &dyn Rig) {
 
 pub(super) fn a_device_closes_when_it_is_dropped(rig: &dyn Rig) {
     for _ in 0..20 {
-        let devices = rig.devices(2, Bytes(LINE));
+        let devices = rig.devices(2, line(rig));
         let program = |queue: u32| vec![call(rig, CellOperation::Mix(1), 4, vec![cells(queue, 0, 4)], &[])];
         let mut loaded = Loaded::new(&devices, vec![program(0), program(1)], 4);
         assert_eq!(loaded.step(), None);

@@ -224,7 +224,8 @@ impl Ledger {
         Refusal { device, holder: holder.to_string(), asked, in_use: state.in_use, limit, holders, more_holders, upstream: None }
     }
 
-    pub(crate) fn count_mapped(&self, bytes: u64) {
+    /// Counts bytes that an address space has backed with memory.
+    pub fn count_mapped(&self, bytes: u64) {
         let mut state = self.state();
         state.mapped += Bytes(bytes);
         state.mapped_peak = state.mapped_peak.max(state.mapped);
@@ -232,7 +233,8 @@ impl Ledger {
         self.show_use(|used| used + Bytes(bytes));
     }
 
-    pub(crate) fn count_unmapped(&self, bytes: u64) {
+    /// Counts bytes that an address space has given back.
+    pub fn count_unmapped(&self, bytes: u64) {
         let mut state = self.state();
         state.mapped = state.mapped - Bytes(bytes);
         drop(state);

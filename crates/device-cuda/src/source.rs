@@ -1,0 +1,155 @@
+//! The cards' library of kernels: a request that [`emit`](crate::emit) writes has one variant, and no other has one.
+//!
+//! A variant is one command, however many kernels it launches: they follow each other on the stream, and buffers between them are the
+//! command's scratch. Whatever has no variant here is the host's, where soft placement is allowed.
+
+use plimsoll_base::{Bytes, Error, Result};
+use plimsoll_device::{Class, Cost, DeviceSpec, Library, Load, Step, Variant};
+use plimsoll_request::{Arguments, KernelRequest};
+
+use crate::emit::{self, Emitted};
+
+/// Buffers in the memory of a card begin at multiples of this many bytes.
+pub const ALIGNMENT: u64 = 256;
+
+/// A library whose kernels are CUDA C: what a card computes with.
+pub trait CudaSource: Library {
+    /// The kernels of a request; pure, as [`Library::variants`] is.
+    ///
+    /// # Errors
+    /// UNIMPLEMENTED where there are none; INVALID_ARGUMENT for sizes that make no sense.
+    fn emitted(&self, request: &KernelRequest) -> Result<Emitted>;
+}
+
+/// The kernels for NVIDIA cards that this crate writes.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CudaLibrary;
+
+impl CudaSource for CudaLibrary {
+    fn emitted(&self, request: &KernelRequest) -> Result<Emitted> {
+        emit::emit(request)
+    }
+}
+
+impl Library for CudaLibrary {
+    fn variants(&self, _: &DeviceSpec, request: &KernelRequest) -> Result<Vec<Variant>> {
+        let emitted = self.emitted(request)?;
+        let cost = cost_of(request, &request.arguments()?, &emitted);
+        let load = Load { class: class_of(request), issued: cost.flops, elementwise: 0.0 };
+        Ok(vec![variant_of(&emitted, cost, load)?])
+    }
+}
+
+/// The variant that runs these kernels.
+///
+/// # Errors
+/// INVALID_ARGUMENT for scratch of more than can be addressed.
+pub fn variant_of(emitted: &Emitted, cost: Cost, load: Load) -> Result<Variant> {
+    let step =
+        Step { args: None, chunks: 1, scratch: scratch_of(emitted)?, per_worker: 0, in_place: emitted.in_place.clone(), cost, load };
+    Ok(Variant { name: "cuda".into(), numerics: "cuda".into(), between: Vec::new(), steps: vec![step] })
+}
+
+/// Where the buffers between kernels begin in the scratch of their command.
+pub(crate) fn offsets(emitted: &Emitted) -> impl Iterator<Item = u64> {
+    emitted.between.iter().scan(0, |next, bytes| Some(std::mem::replace(next, *next + bytes.next_multiple_of(ALIGNMENT))))
+}
+
+/// The scratch of a command.
+fn scratch_of(emitted: &Emitted) -> Result<u64> {
+    let sum = emitted.between.iter().try_fold(0u64, |sum, bytes| bytes.checked_next_multiple_of(ALIGNMENT)?.checked_add(sum));
+    sum.ok_or_else(|| Error::invalid_argument(format!("buffers of {:?} bytes between kernels", emitted.between)))
+}
+
+/// Bytes that are read and written, and arithmetic operations as far as they are not hidden behind them.
+fn cost_of(request: &KernelRequest, arguments: &Arguments, emitted: &Emitted) -> Cost {
+    if emitted.kernels.is_empty() {
+        return Cost::default();
+    }
+    let sum = |bytes: &[u64]| bytes.iter().map(|bytes| *bytes as f64).sum::<f64>();
+    let bytes = sum(&arguments.inputs) + sum(&arguments.outputs) + 2.0 * sum(&emitted.between);
+    let floats = bytes / 4.0;
+    let flops = match request {
+        KernelRequest::Expr { expr, shape, .. } => expr.flops() * shape.iter().map(|size| *size as f64).product::<f64>(),
+        KernelRequest::Nn(_) | KernelRequest::Random(_) => 10.0 * floats,
+        KernelRequest::Movement { .. } => 0.0,
+        _ => floats,
+    };
+    Cost { flops, bytes }
+}
+
+fn class_of(request: &KernelRequest) -> Class {
+    match request {
+        KernelRequest::Expr { .. } => Class::Expression,
+        KernelRequest::MaxPool(_) | KernelRequest::MaxPoolGrad(_) | KernelRequest::AvgPool(_) | KernelRequest::AvgPoolGrad(_) => {
+            Class::Pooling
+        }
+        KernelRequest::BatchNorm { .. } | KernelRequest::BatchNormGrad { .. } => Class::Normalization,
+        KernelRequest::Nn(_) => Class::Loss,
+        KernelRequest::Reduction(_) => Class::Reduction,
+        KernelRequest::Movement { .. } => Class::Movement,
+        KernelRequest::Gather(_) | KernelRequest::UpdateRows(_) => Class::Gather,
+        KernelRequest::Random(_) => Class::Random,
+        _ => Class::Other,
+    }
+}
+
+/// The specification of a card without a line, for questions about what cards compute.
+pub fn any_card() -> DeviceSpec {
+    let cpu = DeviceSpec::cpu(0, None, 1, plimsoll_device::InstructionSet::Baseline);
+    DeviceSpec {
+        name: plimsoll_device::DeviceName::local("GPU", 0),
+        kind: plimsoll_device::DeviceKind::Gpu,
+        overhead: Bytes::ZERO,
+        granularity: GRANULARITY,
+        alignment: ALIGNMENT,
+        description: "NVIDIA card".to_string(),
+        ..cpu
+    }
+}
+
+/// The bytes in which cards have given out memory so far. A card is asked for its own when it is opened.
+const GRANULARITY: u64 = 2 << 20;
+
+#[cfg(test)]
+mod tests {
+    use plimsoll_base::{Code, DataType};
+    use plimsoll_request::movement::Movement;
+    use plimsoll_request::norm::BatchNormSpec;
+
+    use super::*;
+
+    fn variants(request: &KernelRequest) -> Result<Vec<Variant>> {
+        let variants = CudaLibrary.variants(&any_card(), request);
+        assert_eq!(variants.as_ref().ok(), CudaLibrary.variants(&any_card(), request).as_ref().ok(), "the same request, the same variants");
+        variants
+    }
+
+    #[test]
+    fn a_request_with_kernels_is_one_command() {
+        let fill = KernelRequest::Movement { element: 4, movement: Movement::Fill { elements: 100 } };
+        let variants = variants(&fill).unwrap();
+        let [Variant { between, steps, .. }] = &variants[..] else { panic!("{variants:?}") };
+        let [Step { args: None, chunks: 1, scratch: 0, per_worker: 0, cost, load, .. }] = &steps[..] else { panic!("{steps:?}") };
+        assert_eq!((between.len(), cost.bytes, load.class), (0, 404.0, Class::Movement));
+        let nothing = super::tests::variants(&KernelRequest::Nothing).unwrap();
+        assert_eq!(nothing[0].steps[0].cost, Cost::default());
+    }
+
+    #[test]
+    fn buffers_between_kernels_are_scratch() {
+        let spec = BatchNormSpec { rows: 5, channels: 3, epsilon: 0.1, exponential_avg_factor: 1.0, data_type: DataType::Float };
+        let request = KernelRequest::BatchNorm { spec, training: true, reserve_3: false };
+        let emitted = CudaLibrary.emitted(&request).unwrap();
+        assert_eq!((emitted.between.as_slice(), offsets(&emitted).collect::<Vec<_>>()), (&[24, 24][..], vec![0, 256]));
+        assert_eq!(variants(&request).unwrap()[0].steps[0].scratch, 512);
+        let huge = Emitted { between: vec![u64::MAX], ..Emitted::default() };
+        assert_eq!(variant_of(&huge, Cost::default(), Load::default()).unwrap_err().code(), Code::InvalidArgument);
+    }
+
+    #[test]
+    fn what_has_no_kernel_is_named() {
+        let error = variants(&KernelRequest::CheckNumerics { data_type: DataType::Float, elements: 3, signs: false }).unwrap_err();
+        assert_eq!((error.code(), error.message()), (Code::Unimplemented, "a kernel for a card: CheckNumerics"));
+    }
+}
