@@ -9,13 +9,19 @@
 //! read on the card. Its library answers requests with variants of the kernels that [`emit`] writes. Its test file is a `Rig` for
 //! `device::conformance`, and `runtime::cards` opens it where it opens simulated cards now.
 
+mod compile;
+mod compute;
+mod driver;
 pub mod emit;
 mod libraries;
 mod library;
 mod nvml;
 mod source;
 
+pub use compile::Compiler;
+pub use compute::{CudaCard, CudaDevice};
+pub use driver::{CudaDriver, DriverCard};
 pub use libraries::{ComputeLibrary, Found, Seen};
 pub use library::can_load;
-pub use source::{ALIGNMENT, CudaLibrary, CudaSource, any_card, variant_of};
 pub use nvml::{Activity, Driver, Look, Memory, NvidiaCard, Nvml, Process, ProcessKind};
+pub use source::{ALIGNMENT, CudaLibrary, CudaSource, any_card, variant_of};

@@ -2,6 +2,42 @@
 
 use std::ffi::{CStr, CString, c_void};
 
+/// The functions of a library, by names of our own: a structure with the address of each, where the library has it. The first of its
+/// symbols that is there is taken.
+macro_rules! functions {
+    ($($name:ident: $type:ty = $($symbol:literal)|+;)*) => {
+        /// The functions that the library has.
+        #[derive(Debug)]
+        pub(super) struct Functions {
+            $(pub(super) $name: Option<$type>,)*
+        }
+
+        impl Functions {
+            /// Looks for them.
+            pub(super) fn of(library: &$crate::library::Library) -> Functions {
+                Functions {
+                    $($name: library.symbol(&[$($symbol),+]).map(|address| {
+                        // SAFETY: by the library's documentation a symbol of this name is a function of this type, and the library
+                        // is never unloaded.
+                        unsafe { std::mem::transmute::<*mut std::ffi::c_void, $type>(address) }
+                    }),)*
+                }
+            }
+
+            /// The library's own name for a function of ours.
+            #[allow(dead_code, reason = "not every library's errors name functions")]
+            pub(super) fn symbol_of(name: &str) -> &'static str {
+                let symbol: &[&std::ffi::CStr] = match name {
+                    $(stringify!($name) => &[$($symbol),+],)*
+                    _ => &[],
+                };
+                symbol.first().and_then(|symbol| symbol.to_str().ok()).unwrap_or("such function")
+            }
+        }
+    };
+}
+pub(crate) use functions;
+
 /// A loaded library.
 ///
 /// It stays loaded until the process ends. A driver's library may have threads and exit handlers of its own, and unloading would

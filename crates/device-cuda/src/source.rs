@@ -45,8 +45,7 @@ impl Library for CudaLibrary {
 /// # Errors
 /// INVALID_ARGUMENT for scratch of more than can be addressed.
 pub fn variant_of(emitted: &Emitted, cost: Cost, load: Load) -> Result<Variant> {
-    let step =
-        Step { args: None, chunks: 1, scratch: scratch_of(emitted)?, per_worker: 0, in_place: emitted.in_place.clone(), cost, load };
+    let step = Step { args: None, chunks: 1, scratch: scratch_of(emitted)?, per_worker: 0, in_place: emitted.in_place.clone(), cost, load };
     Ok(Variant { name: "cuda".into(), numerics: "cuda".into(), between: Vec::new(), steps: vec![step] })
 }
 

@@ -2,7 +2,7 @@
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
-use crate::state::{INVALID_VALUE, NOT_FOUND, SUCCESS, Status, begin, put, status, with};
+use crate::state::{INVALID_VALUE, NOT_FOUND, Status, begin, put, status, with};
 
 /// The version of CUDA that the driver is of.
 pub const VERSION: c_int = 13050;
@@ -73,11 +73,16 @@ pub unsafe extern "C" fn cuDeviceTotalMem(bytes: *mut c_uint, device: c_int) -> 
     with(|state| unsafe { put(bytes, c_uint::try_from(state.machine.cards()[state.card(device)?].total).unwrap_or(c_uint::MAX)) })
 }
 
-/// All attributes are 1.
+/// The compute capability is 9.0; all other attributes are 1.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuDeviceGetAttribute(value: *mut c_int, _attribute: c_int, device: c_int) -> Status {
+pub unsafe extern "C" fn cuDeviceGetAttribute(value: *mut c_int, attribute: c_int, device: c_int) -> Status {
+    let known = match attribute {
+        75 => 9,
+        76 => 0,
+        _ => 1,
+    };
     // SAFETY: the caller's promise.
-    with(|state| state.card(device).and_then(|_| unsafe { put(value, 1) }))
+    with(|state| state.card(device).and_then(|_| unsafe { put(value, known) }))
 }
 
 #[unsafe(no_mangle)]
@@ -113,10 +118,4 @@ pub unsafe extern "C" fn cuGetErrorName(code: Status, text: *mut *const c_char) 
 pub unsafe extern "C" fn cuGetErrorString(code: Status, text: *mut *const c_char) -> Status {
     // SAFETY: the caller's promise.
     unsafe { error(code, text) }
-}
-
-/// Does nothing: the cheapest function there is.
-#[unsafe(no_mangle)]
-pub extern "C" fn cuEventSynchronize(_event: *mut c_void) -> Status {
-    SUCCESS
 }

@@ -97,6 +97,41 @@ impl Machine {
         Ok(Machine { path, file, cards })
     }
 
+    /// The machine of the variable, or of the folder in which this library is.
+    pub(crate) fn found() -> Option<Machine> {
+        let folder = std::env::var_os(MACHINE).map(PathBuf::from).or_else(|| {
+            // SAFETY: numbers and pointers, for which zero is a value.
+            let mut info: libc::Dl_info = unsafe { std::mem::zeroed() };
+            // SAFETY: an address of this library; the name that it gives lives as long as the library.
+            let name = unsafe {
+                (libc::dladdr(Machine::found as *const () as *const _, &mut info) != 0 && !info.dli_fname.is_null())
+                    .then(|| std::ffi::CStr::from_ptr(info.dli_fname))
+            };
+            Path::new(name?.to_str().ok()?).parent().map(Path::to_path_buf)
+        });
+        Machine::open(&folder?).ok()
+    }
+
+    /// A card falls off the bus, as real ones do.
+    ///
+    /// # Errors
+    /// The file system's error.
+    pub fn lose(&self, card: usize) -> io::Result<()> {
+        self.file.write_all_at(&1u64.to_le_bytes(), CARD * (card as u64 + 1) + 32)
+    }
+
+    /// A card that was lost is there again.
+    ///
+    /// # Errors
+    /// The file system's error.
+    pub fn mend(&self, card: usize) -> io::Result<()> {
+        self.file.write_all_at(&0u64.to_le_bytes(), CARD * (card as u64 + 1) + 32)
+    }
+
+    pub(crate) fn is_lost(&self, card: usize) -> bool {
+        word(&self.file, CARD * (card as u64 + 1) + 32).is_ok_and(|lost| lost != 0)
+    }
+
     /// Its cards.
     pub fn cards(&self) -> &[Card] {
         &self.cards
@@ -116,6 +151,16 @@ impl Machine {
     /// The file system's error.
     pub fn peak(&self, card: usize) -> io::Result<u64> {
         word(&self.file, CARD * (card as u64 + 1) + 24)
+    }
+
+    /// Forgets the peak of a card: it becomes the present use.
+    ///
+    /// # Errors
+    /// The file system's error.
+    pub fn reset_peak(&self, card: usize) -> io::Result<()> {
+        let lock = self.lock()?;
+        let used = self.sum(&self.living(&lock)?.into_iter().map(|(_, program)| program).collect::<Vec<_>>())[card];
+        self.file.write_all_at(&used.to_le_bytes(), CARD * (card as u64 + 1) + 24)
     }
 
     /// The processes that live and have come to the driver.

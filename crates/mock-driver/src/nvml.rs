@@ -3,7 +3,7 @@
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::sync::{Mutex, PoisonError};
 
-use crate::machine::{MACHINE, Machine};
+use crate::machine::Machine;
 
 const SUCCESS: c_uint = 0;
 const UNINITIALIZED: c_uint = 1;
@@ -56,7 +56,7 @@ unsafe fn put_text(text: &str, place: *mut c_char, length: c_uint) -> Result<(),
 pub extern "C" fn nvmlInit_v2() -> c_uint {
     let mut opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
     if opened.is_none() {
-        *opened = std::env::var_os(MACHINE).and_then(|folder| Machine::open(folder.as_ref()).ok());
+        *opened = Machine::found();
     }
     if opened.is_some() { SUCCESS } else { DRIVER_NOT_LOADED }
 }

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::{c_int, c_ulonglong, c_void};
 
-use crate::state::{BLOCK, INVALID_VALUE, State as Process, Status, put, up, with};
+use crate::space::Space;
+use crate::state::{BLOCK, INVALID_VALUE, OUT_OF_MEMORY, State as Process, Status, put, with};
 
 struct Memory {
     /// None for the host's.
@@ -17,6 +18,7 @@ struct Memory {
 pub struct State {
     memory: HashMap<u64, Memory>,
     mappings: BTreeMap<u64, (u64, u64)>,
+    pub space: Space,
 }
 
 /// The beginning of `CUmemAllocationProp`: kind, kinds of handles, kind and number of the location.
@@ -42,6 +44,7 @@ pub unsafe extern "C" fn cuMemCreate(place: *mut u64, bytes: usize, of: *const P
         // SAFETY: the caller's promise.
         let [_, _, kind, number] = unsafe { *of };
         let card = if kind == 1 { Some(state.card(number)?) } else { None };
+        card.map_or(Ok(()), |card| state.works(card))?;
         card.map_or(Ok(()), |card| state.take(card, bytes))?;
         let handle = state.name(1);
         state.physical.memory.insert(handle, Memory { card, bytes, handles: 1, mappings: 0 });
@@ -75,19 +78,35 @@ pub unsafe extern "C" fn cuMemRetainAllocationHandle(place: *mut u64, address: *
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemAddressReserve(place: *mut u64, bytes: usize, _align: usize, _address: u64, _flags: c_ulonglong) -> Status {
+    if place.is_null() || bytes == 0 || !bytes.is_multiple_of(BLOCK as usize) {
+        return INVALID_VALUE;
+    }
     // SAFETY: the caller's promise.
-    with(|state| unsafe { put(place, state.name(up(bytes as u64, BLOCK))) })
+    with(|state| state.physical.space.reserve(bytes as u64).ok_or(OUT_OF_MEMORY).and_then(|start| unsafe { put(place, start) }))
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn cuMemAddressFree(_address: u64, _bytes: usize) -> Status {
-    with(|_| Ok(()))
+pub extern "C" fn cuMemAddressFree(address: u64, bytes: usize) -> Status {
+    with(|state| match state.physical.mappings.range(address..address.saturating_add(bytes as u64)).next() {
+        Some(_) => Err(INVALID_VALUE),
+        None => state.physical.space.free(address, bytes as u64),
+    })
 }
 
+/// Whole pieces of reserved addresses, from the beginning of the memory on, where nothing is mapped.
 #[unsafe(no_mangle)]
-pub extern "C" fn cuMemMap(address: u64, bytes: usize, _offset: usize, handle: u64, _flags: c_ulonglong) -> Status {
+pub extern "C" fn cuMemMap(address: u64, bytes: usize, offset: usize, handle: u64, _flags: c_ulonglong) -> Status {
     with(|state| {
-        state.physical.memory.get_mut(&handle).ok_or(INVALID_VALUE)?.mappings += 1;
+        let end = address.checked_add(bytes as u64).ok_or(INVALID_VALUE)?;
+        let physical = &mut state.physical;
+        let before = physical.mappings.range(..end).next_back();
+        let is_free = before.is_none_or(|(start, (bytes, _))| start + bytes <= address) && physical.space.has(&(address..end));
+        let is_whole = offset == 0 && bytes > 0 && address.is_multiple_of(BLOCK) && end.is_multiple_of(BLOCK);
+        let memory = physical.memory.get_mut(&handle).ok_or(INVALID_VALUE)?;
+        if !is_free || !is_whole || bytes as u64 > memory.bytes {
+            return Err(INVALID_VALUE);
+        }
+        memory.mappings += 1;
         state.physical.mappings.insert(address, (bytes as u64, handle));
         Ok(())
     })
@@ -102,7 +121,8 @@ pub extern "C" fn cuMemUnmap(address: u64, bytes: usize) -> Status {
             return Err(INVALID_VALUE);
         }
         for start in inside {
-            let Some((_, handle)) = state.physical.mappings.remove(&start) else { continue };
+            let Some((bytes, handle)) = state.physical.mappings.remove(&start) else { continue };
+            state.physical.space.close(&(start..start + bytes));
             if let Some(memory) = state.physical.memory.get_mut(&handle) {
                 memory.mappings -= 1;
             }
@@ -116,4 +136,30 @@ pub extern "C" fn cuMemUnmap(address: u64, bytes: usize) -> Status {
 pub unsafe extern "C" fn cuMemGetAllocationGranularity(place: *mut usize, _of: *const Properties, _option: c_int) -> Status {
     // SAFETY: the caller's promise.
     with(|_| unsafe { put(place, BLOCK as usize) })
+}
+
+/// Access to memory that is mapped: from here on it is there, full of what nobody wrote.
+#[unsafe(no_mangle)]
+pub extern "C" fn cuMemSetAccess(address: u64, bytes: usize, _access: *const c_void, count: usize) -> Status {
+    with(|state| {
+        let end = address.checked_add(bytes as u64).ok_or(INVALID_VALUE)?;
+        let physical = &mut state.physical;
+        let inside: Vec<(u64, u64)> = physical.mappings.range(address..end).map(|(start, (bytes, _))| (*start, start + bytes)).collect();
+        let mut at = address;
+        for (start, end) in &inside {
+            if *start != at {
+                return Err(INVALID_VALUE);
+            }
+            at = *end;
+        }
+        if at != end || bytes == 0 || count != 1 {
+            return Err(INVALID_VALUE);
+        }
+        for (start, end) in inside {
+            if !physical.space.is_open(&(start..end)) {
+                physical.space.open(start..end);
+            }
+        }
+        Ok(())
+    })
 }

@@ -1,7 +1,7 @@
-//! Pools and streams. A pool takes memory of a card in steps, and gives back unused bytes when its work is waited for.
+//! Pools, and what streams record. A pool takes memory of a card in steps, and gives back unused bytes when its work is waited for.
 
 use std::collections::HashMap;
-use std::ffi::{c_int, c_uint, c_void};
+use std::ffi::{c_int, c_void};
 
 use crate::physical::Properties;
 use crate::state::{Allocation, BLOCK, INVALID_VALUE, Opaque, STEP, State as Process, Status, put, up, with};
@@ -240,34 +240,6 @@ pub extern "C" fn cuDeviceSetMemPool(device: c_int, pool: Opaque) -> Status {
         state.pools.current.insert(device, pool as u64);
         Ok(())
     })
-}
-
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuStreamCreate(place: *mut Opaque, _flags: c_uint) -> Status {
-    // SAFETY: the caller's promise.
-    with(|state| unsafe { put(place, state.name(1) as Opaque) })
-}
-
-#[unsafe(no_mangle)]
-pub extern "C" fn cuStreamDestroy_v2(_stream: Opaque) -> Status {
-    with(|_| Ok(()))
-}
-
-fn wait() -> Status {
-    with(|state| {
-        state.waited();
-        Ok(())
-    })
-}
-
-#[unsafe(no_mangle)]
-pub extern "C" fn cuStreamSynchronize(_stream: Opaque) -> Status {
-    wait()
-}
-
-#[unsafe(no_mangle)]
-pub extern "C" fn cuStreamSynchronize_ptsz(_stream: Opaque) -> Status {
-    wait()
 }
 
 #[unsafe(no_mangle)]

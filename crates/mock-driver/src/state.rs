@@ -3,9 +3,12 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::ffi::c_int;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::machine::{MACHINE, Machine, Part};
+use crate::machine::{Machine, Part};
+use crate::modules::{Function, Module};
+use crate::pinned::Pinned;
+use crate::streams::{Event, Stream};
 use crate::{graphs, physical, pools};
 
 pub type Status = c_int;
@@ -18,7 +21,11 @@ pub const NOT_INITIALIZED: Status = 3;
 pub const NO_DEVICE: Status = 100;
 pub const INVALID_DEVICE: Status = 101;
 pub const INVALID_CONTEXT: Status = 201;
+pub const INVALID_IMAGE: Status = 200;
+pub const INVALID_HANDLE: Status = 400;
 pub const NOT_FOUND: Status = 500;
+pub const NO_ADDRESS: Status = 700;
+pub const LOST: Status = 719;
 
 /// The step of allocations.
 pub const STEP: u64 = 512;
@@ -55,6 +62,13 @@ pub struct State {
     pub physical: physical::State,
     pub pools: pools::State,
     pub graphs: graphs::State,
+    pub streams: HashMap<u64, Arc<Stream>>,
+    pub events: HashMap<u64, Arc<Event>>,
+    pub modules: HashMap<u64, Arc<Module>>,
+    pub functions: HashMap<u64, Function>,
+    pub pinned: Pinned,
+    /// Cards on which nothing works any more, and what every call says.
+    pub broken: HashMap<usize, Status>,
 }
 
 static STATE: Mutex<Option<State>> = Mutex::new(None);
@@ -95,7 +109,7 @@ pub fn begin() -> Status {
 
 /// This process on the machine; none where there is no machine.
 fn made() -> Option<State> {
-    let machine = Machine::open(std::env::var_os(MACHINE)?.as_ref()).ok()?;
+    let machine = Machine::found()?;
     let part = machine.join().ok()?;
     let visible = visible(&machine);
     Some(State {
@@ -110,6 +124,12 @@ fn made() -> Option<State> {
         physical: physical::State::default(),
         pools: pools::State::default(),
         graphs: graphs::State::default(),
+        streams: HashMap::new(),
+        events: HashMap::new(),
+        modules: HashMap::new(),
+        functions: HashMap::new(),
+        pinned: Pinned::default(),
+        broken: HashMap::new(),
     })
 }
 
@@ -175,6 +195,16 @@ impl State {
         let context = CURRENT.with_borrow(|stack| stack.last().copied()).filter(|&context| context != 0).ok_or(INVALID_CONTEXT)?;
         let device = self.contexts.get(&context).ok_or(INVALID_CONTEXT)?.device;
         Ok((context, device, self.card(device)?))
+    }
+
+    /// # Errors
+    /// What every call says once the card is lost, or its context is broken.
+    pub fn works(&self, card: usize) -> Answer {
+        match self.broken.get(&card) {
+            Some(status) => Err(*status),
+            None if self.machine.is_lost(card) => Err(LOST),
+            None => Ok(()),
+        }
     }
 
     /// # Errors

@@ -70,13 +70,7 @@ fn operation(registry: &Registry, name: &'static str) -> Operation {
     let devices: Vec<DeviceKind> = [DeviceKind::Cpu, DeviceKind::Gpu].into_iter().filter(has).collect();
     let on_a_card = || plimsoll_ops::types(registry, &CudaLibrary, &any_card(), name);
     let nvidia = devices.contains(&DeviceKind::Gpu).then(on_a_card).flatten().unwrap_or_default();
-    Operation {
-        name,
-        types: plimsoll_runtime::computed_types(registry, name),
-        gradient,
-        devices,
-        nvidia,
-    }
+    Operation { name, types: plimsoll_runtime::computed_types(registry, name), gradient, devices, nvidia }
 }
 
 /// The operations without rules that a run of a model needs.

@@ -10,7 +10,7 @@ mod machine;
 mod module;
 mod nvrtc;
 
-pub use host::{Host, HostProgram};
+pub use host::{Entry, Host, HostProgram, MOST_ARGUMENTS, TABLE};
 pub use module::Module;
 pub use nvrtc::Nvrtc;
 

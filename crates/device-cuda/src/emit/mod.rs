@@ -6,6 +6,7 @@
 //!
 //! The text is in the common part of C and CUDA C. Tests run it as the real compiler translates it, and as a compiler for processors does.
 
+mod copy;
 mod expr;
 mod gather;
 mod movement;
@@ -18,6 +19,8 @@ mod view;
 mod write;
 
 use std::collections::BTreeSet;
+
+pub(crate) use copy::{copy, copy_blocks};
 
 use plimsoll_base::{DataType, Error, Result};
 use plimsoll_request::KernelRequest;

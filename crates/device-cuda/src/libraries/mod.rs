@@ -65,6 +65,11 @@ impl ComputeLibrary {
         (self == ComputeLibrary::Nvrtc).then_some("libnvrtc-builtins.so.")
     }
 
+    /// The built-in functions of the compiler in a folder.
+    pub(crate) fn builtins_in(folder: &Path) -> Option<PathBuf> {
+        places::newest(folder, ComputeLibrary::Nvrtc.before()?)
+    }
+
     /// Looks for it, loads it and asks for its version. It stays loaded.
     pub fn find(self, environment: &Environment) -> Seen {
         let program = std::env::current_exe().ok();

@@ -4,7 +4,7 @@
 use std::ffi::{CStr, c_char, c_uint, c_void};
 use std::fmt;
 
-use crate::library::Library;
+use crate::library::functions;
 
 /// A card's handle.
 pub(super) type Handle = *mut c_void;
@@ -197,29 +197,6 @@ pub(super) type GetFn<T> = unsafe extern "C" fn(Handle, value: *mut T) -> c_uint
 pub(super) type GetOfFn<T> = unsafe extern "C" fn(Handle, which: c_uint, value: *mut T) -> c_uint;
 /// A text of a card, at most that long with its zero.
 pub(super) type TextFn = unsafe extern "C" fn(Handle, text: *mut c_char, length: c_uint) -> c_uint;
-
-macro_rules! functions {
-    ($($name:ident: $type:ty = $($symbol:literal)|+;)*) => {
-        /// The functions that the library has.
-        #[derive(Debug)]
-        pub(super) struct Functions {
-            $(pub(super) $name: Option<$type>,)*
-        }
-
-        impl Functions {
-            /// Looks for them.
-            pub(super) fn of(library: &Library) -> Functions {
-                Functions {
-                    $($name: library.symbol(&[$($symbol),+]).map(|address| {
-                        // SAFETY: by the documentation of NVML a symbol of this name is a function of this type, and the library
-                        // is never unloaded.
-                        unsafe { std::mem::transmute::<*mut c_void, $type>(address) }
-                    }),)*
-                }
-            }
-        }
-    };
-}
 
 functions! {
     init: unsafe extern "C" fn() -> c_uint = c"nvmlInit_v2" | c"nvmlInit";

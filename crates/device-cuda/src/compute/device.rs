@@ -1,0 +1,130 @@
+//! A logical device on an NVIDIA card.
+
+use std::sync::Arc;
+
+use plimsoll_base::{Bytes, Error, Result};
+use plimsoll_device::{Device, DeviceSpec, Executable, Library, Program, Run, Usage, Work};
+use plimsoll_memory::{Block, Ledger, Loan};
+
+use super::card::CudaCard;
+use super::executable::{CudaExecutable, Job, perform};
+use super::loaded::Loaded;
+use super::memory::CudaMemory;
+use super::queue::Shared;
+use super::threads::Threads;
+use super::words::Words;
+use crate::driver::Stream;
+use crate::source::{ALIGNMENT, CudaSource};
+
+/// A logical device on an NVIDIA card: a line, and a stream.
+pub struct CudaDevice {
+    spec: DeviceSpec,
+    library: Arc<dyn CudaSource>,
+    ledger: Arc<Ledger>,
+    memory: CudaMemory,
+    /// What the device takes for itself.
+    _overhead: Loan,
+    threads: Arc<Threads<Job>>,
+    shared: Arc<Shared>,
+    card: Arc<CudaCard>,
+}
+
+impl CudaDevice {
+    /// What of a specification is the card's to say. The device takes a piece of the card's memory for itself, beside the overhead that
+    /// the specification has already.
+    pub fn spec(card: &CudaCard, spec: DeviceSpec) -> DeviceSpec {
+        let granularity = card.context().granularity;
+        let overhead = Bytes(spec.overhead.0.saturating_add(granularity));
+        DeviceSpec { overhead, granularity, alignment: ALIGNMENT, threads: 1, ..spec }
+    }
+
+    /// A device on a card, with that line, that computes with kernels of `library`. `spec` is as [`CudaDevice::spec`] makes it; its
+    /// overhead is taken at once.
+    ///
+    /// # Errors
+    /// RESOURCE_EXHAUSTED where the line, or the card, has no room for the overhead; the driver's error.
+    pub fn on(card: &Arc<CudaCard>, spec: DeviceSpec, ledger: Arc<Ledger>, library: Arc<dyn CudaSource>) -> Result<CudaDevice> {
+        let context = card.context().clone();
+        let mut overhead = Loan::new(&ledger, "context of the card");
+        overhead.set(spec.overhead).map_err(Error::from)?;
+        let opened = context.enter().and_then(|()| {
+            let priority = spec.card.as_ref().map_or(0, |card| card.priority);
+            Ok((Words::new(&context)?, Stream::new(&context.driver, priority)?))
+        });
+        let (words, stream) =
+            opened.map_err(|trouble| context.error("the device cannot be opened", trouble).on_device(spec.name.to_string()))?;
+        if Bytes(words.bytes()) > spec.overhead {
+            return Err(Error::internal(format!("{} has an overhead of {}, which is not the card's", spec.name, spec.overhead)));
+        }
+        let memory = CudaMemory::new(&context, &ledger);
+        let shared = Arc::new(Shared { context, stream, words });
+        let threads = Threads::new({
+            let shared = shared.clone();
+            move |job| perform(&shared, job)
+        });
+        Ok(CudaDevice { spec, library, ledger, memory, _overhead: overhead, threads, shared, card: card.clone() })
+    }
+
+    /// The device's line.
+    pub fn ledger(&self) -> &Arc<Ledger> {
+        &self.ledger
+    }
+}
+
+impl Device for CudaDevice {
+    fn spec(&self) -> &DeviceSpec {
+        &self.spec
+    }
+
+    fn library(&self) -> &dyn Library {
+        &*self.library
+    }
+
+    fn allocate(&self, bytes: Bytes, holder: &str) -> Result<Block> {
+        self.memory.refuse_if_lost()?;
+        Block::new(&self.ledger, &self.memory, bytes, holder)
+    }
+
+    fn lend(&self, holder: &str) -> Loan {
+        Loan::new(&self.ledger, holder)
+    }
+
+    fn usage(&self) -> Usage {
+        let (in_use, peak) = (self.ledger.in_use(), self.ledger.peak());
+        let (measured, measured_peak) = (self.ledger.mapped(), self.ledger.mapped_peak());
+        Usage { in_use, peak, measured, measured_peak, held: self.ledger.kept() }
+    }
+
+    fn reach(&self) -> Result<Option<Bytes>> {
+        self.ledger.reach()
+    }
+
+    fn reset_peak(&self) {
+        self.ledger.reset_peak();
+    }
+
+    fn release_unused(&self) {
+        // Where the machine's ledger cannot be used, the bytes come back when the device is closed.
+        let _ = self.ledger.release_unused();
+    }
+
+    fn load(&self, queue: u32, program: Arc<Program>) -> Result<Box<dyn Executable>> {
+        let named = |error: Error| error.on_device(self.spec.name.to_string());
+        self.memory.refuse_if_lost()?;
+        if let Some(command) = program.commands.iter().find(|command| matches!(command.work, Work::Outside { .. })) {
+            return Err(named(Error::unimplemented(format!("{} reaches outside of the memory of a card", command.label))));
+        }
+        let loaded = Loaded::new(&self.card, queue, &program, &self.spec, &*self.library).map_err(named)?;
+        Ok(Box::new(CudaExecutable { loaded: Arc::new(loaded), shared: self.shared.clone(), threads: self.threads.clone() }))
+    }
+
+    fn drive(&self, run: &Arc<Run>) {
+        run.wait_over();
+    }
+}
+
+impl Drop for CudaDevice {
+    fn drop(&mut self) {
+        self.threads.close();
+    }
+}

@@ -1,0 +1,76 @@
+//! A program on a card, and its runs.
+
+use std::cell::UnsafeCell;
+use std::sync::Arc;
+
+use plimsoll_base::Code;
+use plimsoll_device::{Executable, Failure, Fault, Run};
+
+use super::loaded::Loaded;
+use super::memory::LOST;
+use super::queue::{self, Kept, Shared};
+use super::threads::Threads;
+
+/// A program prepared for the device's stream.
+pub(super) struct CudaExecutable {
+    pub loaded: Arc<Loaded>,
+    pub shared: Arc<Shared>,
+    pub threads: Arc<Threads<Job>>,
+}
+
+/// A queue of a run to be run.
+pub(super) struct Job {
+    loaded: Arc<Loaded>,
+    run: Arc<Run>,
+}
+
+/// The device's state for a queue of a run.
+struct State {
+    loaded: Arc<Loaded>,
+    kept: UnsafeCell<Result<Kept, Fault>>,
+}
+
+// SAFETY: `kept` is used by the thread that has the job, and there is one job at a time for a queue of a run: a run is submitted again
+// only when it is over.
+unsafe impl Sync for State {}
+
+impl Executable for CudaExecutable {
+    fn submit(&self, run: &Arc<Run>) {
+        let refuse = |fault| {
+            run.fail(Failure { queue: self.loaded.queue, command: 0, fault });
+            run.queue_ended();
+        };
+        let internal = |message| Fault { code: Code::Internal, message, numbers: [0, 0] };
+        if self.shared.context.is_lost() {
+            return refuse(LOST);
+        }
+        if !self.loaded.fits(run, &run.bindings) {
+            return refuse(internal("the run does not have the queues and blocks that the program names"));
+        }
+        if let Err(message) = self.threads.push(Job { loaded: self.loaded.clone(), run: run.clone() }) {
+            refuse(internal(message));
+        }
+    }
+}
+
+/// Runs a job, on a thread of the device.
+pub(super) fn perform(shared: &Shared, Job { loaded, run }: Job) {
+    let make = || State { loaded: loaded.clone(), kept: UnsafeCell::new(Kept::new(shared)) };
+    let fail = |fault| run.fail(Failure { queue: loaded.queue, command: 0, fault });
+    match run.kept_or(loaded.queue, make).filter(|state| Arc::ptr_eq(&state.loaded, &loaded)) {
+        None => fail(Fault { code: Code::Internal, message: "the run was made for another program", numbers: [0, 0] }),
+        Some(state) => {
+            // SAFETY: see `State`.
+            match unsafe { &mut *state.kept.get() } {
+                Ok(kept) => queue::run(shared, &loaded, &run, kept),
+                Err(fault) => {
+                    fail(*fault);
+                    // The next run of it tries again.
+                    // SAFETY: as above; the reference to the fault has ended.
+                    unsafe { *state.kept.get() = Kept::new(shared) };
+                }
+            }
+        }
+    }
+    run.queue_ended();
+}

@@ -1,0 +1,190 @@
+//! A program prepared for a card: its kernels loaded, its arguments in one table.
+
+use plimsoll_base::{Error, Result};
+use plimsoll_device::{Bindings, BufferRef, Command, DeviceSpec, Place, Program, Run, Wait, Work};
+
+use super::card::CudaCard;
+use crate::driver::Function;
+use crate::emit::{self, Emitted, FaultText, KernelArg};
+use crate::source::{CudaSource, offsets};
+
+/// An argument that a command does not have.
+pub(super) const NONE: u32 = u32::MAX;
+
+/// A program on a card.
+#[derive(Debug)]
+pub(super) struct Loaded {
+    /// The queue's index in the plan.
+    pub queue: u32,
+    pub steps: Vec<Step>,
+    /// Every buffer that the steps use.
+    pub buffers: Vec<BufferRef>,
+    /// Those of them in feeds and fetches: they are elsewhere in every run.
+    pub moving: Vec<u32>,
+    /// Whether some kernel finds faults.
+    pub can_fail: bool,
+    /// The kernel that copies where a command may be passed over.
+    pub copy: Option<Function>,
+    queues: usize,
+}
+
+/// A command.
+#[derive(Debug)]
+pub(super) struct Step {
+    pub action: Action,
+    /// The first argument in the table, and how many there are.
+    pub args: (u32, u32),
+    pub scratch: u32,
+    pub guard: u32,
+    pub waits: Vec<Wait>,
+}
+
+#[derive(Debug)]
+pub(super) enum Action {
+    /// Kernels, one behind the other, and what their faults mean.
+    Launch(Vec<Launch>, Vec<FaultText>),
+    /// The first argument to the second.
+    Copy,
+    /// Goes on with another command where the bool that is argument 0 is so.
+    Jump { to: u32, when: bool },
+}
+
+#[derive(Debug)]
+pub(super) struct Launch {
+    pub function: Function,
+    pub blocks: u32,
+    pub args: Vec<LaunchArg>,
+}
+
+/// An argument of a launch.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum LaunchArg {
+    /// The address of that argument of the command.
+    Argument(u32),
+    /// An address in the command's scratch.
+    Scratch(u64),
+    Value(u64),
+    Guard,
+    Stop,
+    Fault,
+    FaultBase,
+}
+
+impl Loaded {
+    /// # Errors
+    /// INTERNAL where the program contradicts itself; UNIMPLEMENTED for what no card does; the errors of library, compiler and driver.
+    pub fn new(card: &CudaCard, queue: u32, program: &Program, spec: &DeviceSpec, library: &dyn CudaSource) -> Result<Loaded> {
+        let commands = &program.commands;
+        if commands.len() > emit::MOST_COMMANDS as usize {
+            return Err(Error::unimplemented(format!("{} commands in one queue of a card", commands.len())));
+        }
+        let emitted: Vec<Option<Emitted>> = commands.iter().map(|command| emitted(command, spec, library)).collect::<Result<_>>()?;
+        let copy = emit::copy()?;
+        let copies = commands.iter().any(|command| matches!(command.work, Work::Copy)).then_some(&copy);
+        card.load(&emitted.iter().flatten().flat_map(|emitted| &emitted.kernels).chain(copies).collect::<Vec<_>>())?;
+        let mut loaded = Loaded {
+            queue,
+            steps: Vec::with_capacity(commands.len()),
+            buffers: Vec::new(),
+            moving: Vec::new(),
+            can_fail: emitted.iter().flatten().any(|emitted| !emitted.faults.is_empty()),
+            copy: copies.and_then(|copy| card.function(&copy.entry)),
+            queues: queue as usize + 1,
+        };
+        for (command, emitted) in commands.iter().zip(emitted) {
+            loaded.command(card, command, emitted).map_err(|error| error.at_node(&*command.label))?;
+        }
+        Ok(loaded)
+    }
+
+    fn command(&mut self, card: &CudaCard, command: &Command, emitted: Option<Emitted>) -> Result<()> {
+        let at = self.steps.len() as u32;
+        let args = (self.buffers.len() as u32, command.args.len() as u32);
+        command.args.iter().try_for_each(|buffer| self.buffer(*buffer).map(drop))?;
+        let scratch = command.scratch.map_or(Ok(NONE), |buffer| self.buffer(buffer))?;
+        let guard = match command.guard {
+            Some(buffer) if buffer.bytes == 1 => self.buffer(buffer)?,
+            Some(buffer) => return Err(Error::internal(format!("a guard of {} bytes", buffer.bytes))),
+            None => NONE,
+        };
+        let is_condition = matches!(command.args[..], [BufferRef { bytes: 1, .. }]);
+        let action = match (&command.work, emitted) {
+            (Work::Kernel(call), Some(emitted)) => {
+                let needed = call.step().scratch;
+                if needed > command.scratch.map_or(0, |buffer| buffer.bytes) {
+                    return Err(Error::internal(format!("no place for {needed} bytes of scratch")));
+                }
+                let launches = launches(card, &emitted, args.1)?;
+                Action::Launch(launches, emitted.faults)
+            }
+            (Work::Copy, _) => match command.args[..] {
+                [from, to] if from.bytes == to.bytes => Action::Copy,
+                _ => return Err(Error::internal(format!("a copy with {} arguments, or of other lengths", command.args.len()))),
+            },
+            (Work::Loop { .. } | Work::Again { .. }, _) if !is_condition => {
+                return Err(Error::internal("a loop whose condition is not one bool"));
+            }
+            (Work::Loop { body }, _) => {
+                let behind = at.checked_add(2).and_then(|at| at.checked_add(*body));
+                Action::Jump { to: behind.ok_or_else(|| Error::internal("a loop of that many commands"))?, when: false }
+            }
+            (Work::Again { body }, _) => {
+                let first = at.checked_sub(*body).filter(|_| command.guard.is_none());
+                Action::Jump { to: first.ok_or_else(|| Error::internal("the end of a loop without its beginning"))?, when: true }
+            }
+            (Work::Outside { .. } | Work::Kernel(_), _) => return Err(Error::unimplemented("it reaches outside of the memory of a card")),
+        };
+        self.queues = command.waits.iter().fold(self.queues, |queues, wait| queues.max(wait.queue as usize + 1));
+        self.steps.push(Step { action, args, scratch, guard, waits: command.waits.clone() });
+        Ok(())
+    }
+
+    fn buffer(&mut self, buffer: BufferRef) -> Result<u32> {
+        let position = u32::try_from(self.buffers.len()).ok().filter(|&position| position != NONE);
+        let position = position.ok_or_else(|| Error::internal("more arguments than fit a program"))?;
+        if matches!(buffer.place, Place::Feed(_) | Place::Fetch(_)) {
+            self.moving.push(position);
+        }
+        self.buffers.push(buffer);
+        Ok(position)
+    }
+
+    /// Whether the run has every queue, and the bindings every block, that the program names.
+    pub fn fits(&self, run: &Run, bindings: &Bindings) -> bool {
+        self.queues <= run.queues.len() && self.buffers.iter().all(|buffer| bindings.get(buffer.place).is_some())
+    }
+}
+
+/// The kernels of a command that has some, where the program's variant is the library's.
+fn emitted(command: &Command, spec: &DeviceSpec, library: &dyn CudaSource) -> Result<Option<Emitted>> {
+    let Work::Kernel(call) = &command.work else { return Ok(None) };
+    let named = |error: Error| error.at_node(&*command.label);
+    let variants = library.variants(spec, &call.request).map_err(named)?;
+    if call.step != 0 || !variants.contains(&*call.variant) {
+        return Err(named(Error::internal(format!("{} is another kernel here", call.variant.name))));
+    }
+    library.emitted(&call.request).map(Some).map_err(named)
+}
+
+fn launches(card: &CudaCard, emitted: &Emitted, args: u32) -> Result<Vec<Launch>> {
+    let scratch: Vec<u64> = offsets(emitted).collect();
+    let arg = |arg: &KernelArg| {
+        let wrong = || Error::internal(format!("a kernel without its argument {arg:?}"));
+        Ok(match *arg {
+            KernelArg::Argument(index) if index < args => LaunchArg::Argument(index),
+            KernelArg::Argument(_) => return Err(wrong()),
+            KernelArg::Between(index) => LaunchArg::Scratch(*scratch.get(index as usize).ok_or_else(wrong)?),
+            KernelArg::U32(number) => LaunchArg::Value(number.into()),
+            KernelArg::U64(number) => LaunchArg::Value(number),
+            KernelArg::Guard => LaunchArg::Guard,
+            KernelArg::Stop => LaunchArg::Stop,
+            KernelArg::Fault => LaunchArg::Fault,
+            KernelArg::FaultBase => LaunchArg::FaultBase,
+        })
+    };
+    let launch = |kernel: &emit::Kernel| {
+        let function = card.function(&kernel.entry).ok_or_else(|| Error::internal(format!("{} was not loaded", kernel.entry)))?;
+        Ok(Launch { function, blocks: kernel.blocks, args: kernel.args.iter().map(arg).collect::<Result<_>>()? })
+    };
+    emitted.kernels.iter().map(launch).collect()
+}

@@ -1,0 +1,17 @@
+//! Cards that compute: a logical device takes a program, and a thread of the host pushes its commands on the device's stream.
+//!
+//! Addresses stay for as long as a run keeps its bindings, so the arguments of a launch are blocks and offsets. Guards, and the word in
+//! which kernels leave faults, are read on the card. The host waits for the card where a queue has to wait for another, where a copy goes
+//! to the host, and at the end: there it says how far the queue is.
+
+mod card;
+mod device;
+mod executable;
+mod loaded;
+mod memory;
+mod queue;
+mod threads;
+mod words;
+
+pub use card::CudaCard;
+pub use device::CudaDevice;

@@ -1,0 +1,155 @@
+//! NVIDIA's driver, as far as computing needs it: contexts, memory, streams, events, modules. Every handle belongs to one value, which
+//! gives it back when it is dropped. The library is found when the program runs; a function that it lacks is an error with its name.
+
+mod context;
+mod memory;
+mod module;
+pub(crate) mod raw;
+mod stream;
+
+use std::collections::BTreeMap;
+use std::ffi::{c_char, c_int};
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use plimsoll_base::{Code, Error, Kind, Result};
+
+pub(crate) use context::Context;
+pub(crate) use memory::{Mapping, Pinned};
+pub(crate) use module::{Argument, Function, Module};
+pub(crate) use raw::Trouble;
+pub(crate) use stream::{Event, Stream};
+
+use crate::library::Library;
+use raw::Functions;
+
+/// Calls a function of the driver: `Err` where it is missing or gives a code. For arguments that the function's documentation allows:
+/// handles that live, and pointers to locals or to memory that the caller answers for.
+macro_rules! call {
+    ($driver:expr, $name:ident($($arg:expr),* $(,)?)) => {
+        match $driver.functions.$name {
+            None => Err($crate::driver::Trouble::Missing($crate::driver::raw::Functions::symbol_of(stringify!($name)))),
+            // SAFETY: the function has this type by its documentation, and the arguments are as the macro asks for.
+            Some(function) => match unsafe { function($($arg),*) } {
+                0 => Ok(()),
+                code => Err($crate::driver::Trouble::Code(code)),
+            },
+        }
+    };
+}
+use call;
+
+/// The oldest driver: it runs what CUDA 13.0 compiles.
+const OLDEST: (u32, u32) = (13, 0);
+
+/// The driver's library, loaded and initialised.
+#[derive(Debug)]
+pub struct CudaDriver {
+    functions: Functions,
+    version: (u32, u32),
+    /// Ranges of addresses in the memory of cards, by their first: the end, and the context.
+    ranges: Mutex<BTreeMap<u64, (u64, Weak<Context>)>>,
+}
+
+// SAFETY: the driver may be called from any thread, several at a time; its functions are never unloaded.
+unsafe impl Send for CudaDriver {}
+// SAFETY: as above.
+unsafe impl Sync for CudaDriver {}
+
+/// A card as the driver numbers it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DriverCard {
+    /// The driver's number.
+    pub number: i32,
+    /// Its name.
+    pub name: String,
+    /// Its UUID, as the driver's tools write it.
+    pub uuid: String,
+    /// Bytes of its memory.
+    pub bytes: u64,
+    /// Major and minor.
+    pub capability: (u32, u32),
+}
+
+impl CudaDriver {
+    /// Loads the library at `path`, or the one that the loader knows by that name.
+    ///
+    /// # Errors
+    /// NOT_FOUND where it cannot be loaded; FAILED_PRECONDITION where it is too old, or cannot begin.
+    pub fn load(path: &Path) -> Result<Arc<CudaDriver>> {
+        let name = path.to_str().ok_or_else(|| Error::not_found(format!("{}: not a name in UTF-8", path.display())))?;
+        let library = Library::load(name).map_err(|why| Error::not_found(format!("there is no NVIDIA driver: {why}")))?;
+        let mut driver = CudaDriver { functions: Functions::of(&library), version: (0, 0), ranges: Mutex::default() };
+        let mut version: c_int = 0;
+        let begun = call!(driver, version(&mut version)).and_then(|()| call!(driver, init(0)));
+        let version = u32::try_from(version).unwrap_or_default();
+        driver.version = (version / 1000, version % 1000 / 10);
+        begun.map_err(|trouble| Error::failed_precondition(format!("the NVIDIA driver cannot begin: {trouble}")))?;
+        if driver.version < OLDEST {
+            let ((major, minor), (oldest, point)) = (driver.version, OLDEST);
+            let message = format!("the NVIDIA driver is of CUDA {major}.{minor}; cards compute from CUDA {oldest}.{point} on");
+            return Err(Error::failed_precondition(message).with_remedy("install a newer driver (580 or later)"));
+        }
+        Ok(Arc::new(driver))
+    }
+
+    /// The newest CUDA that it runs, major and minor.
+    pub fn version(&self) -> (u32, u32) {
+        self.version
+    }
+
+    /// The cards that this process sees, in the driver's order.
+    ///
+    /// # Errors
+    /// FAILED_PRECONDITION with the driver's reason.
+    pub fn cards(&self) -> Result<Vec<DriverCard>> {
+        let cannot = |trouble| self.error("cards cannot be counted", trouble);
+        let mut count: c_int = 0;
+        call!(self, count(&mut count)).map_err(cannot)?;
+        (0..count).map(|number| self.card(number).map_err(|trouble| self.error(&format!("card {number}"), trouble))).collect()
+    }
+
+    fn card(&self, number: c_int) -> std::result::Result<DriverCard, Trouble> {
+        let (mut device, mut name, mut uuid, mut bytes): (c_int, [c_char; 256], _, _) = (0, [0; 256], [0u8; 16], 0usize);
+        call!(self, device(&mut device, number))?;
+        call!(self, name(name.as_mut_ptr(), name.len() as c_int, device))?;
+        call!(self, uuid(&mut uuid, device))?;
+        call!(self, total(&mut bytes, device))?;
+        let part = |which| self.attribute(device, which).map(|value| u32::try_from(value).unwrap_or_default());
+        let capability = (part(raw::attribute::MAJOR)?, part(raw::attribute::MINOR)?);
+        let hex: String = uuid.iter().map(|byte| format!("{byte:02x}")).collect();
+        let uuid = format!("GPU-{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]);
+        Ok(DriverCard { number, name: raw::text(&name), uuid, bytes: bytes as u64, capability })
+    }
+
+    fn attribute(&self, device: c_int, which: c_int) -> std::result::Result<c_int, Trouble> {
+        let mut value = 0;
+        call!(self, attribute(&mut value, which, device)).map(|()| value)
+    }
+
+    /// The error of a call.
+    pub(crate) fn error(&self, what: &str, trouble: Trouble) -> Error {
+        let message = format!("{what}: {trouble}");
+        match trouble {
+            Trouble::OUT_OF_MEMORY => Error::resource_exhausted(format!("CUDA_ERROR_OUT_OF_MEMORY: {message}")),
+            trouble if trouble.ends_the_card() => Error::new(Code::Unavailable, message).with_kind(Kind::LostDevice),
+            Trouble::Missing(_) => Error::failed_precondition(message).with_remedy("install a newer driver (580 or later)"),
+            Trouble::Code(_) => Error::failed_precondition(message),
+        }
+    }
+
+    /// The context in whose memory an address is.
+    pub(crate) fn owner(&self, address: u64) -> Option<Arc<Context>> {
+        let ranges = self.ranges.lock().unwrap_or_else(PoisonError::into_inner);
+        let (_, (end, context)) = ranges.range(..=address).next_back()?;
+        if address < *end { context.upgrade() } else { None }
+    }
+
+    fn owns(&self, start: u64, bytes: u64, context: &Arc<Context>) {
+        self.ranges.lock().unwrap_or_else(PoisonError::into_inner).insert(start, (start + bytes, Arc::downgrade(context)));
+    }
+
+    fn disowns(&self, start: u64) {
+        self.ranges.lock().unwrap_or_else(PoisonError::into_inner).remove(&start);
+    }
+}

@@ -1,0 +1,168 @@
+//! The driver as C has it: numbers, structures, functions. From `cuda.h` as the CUDA toolkit publishes it. A function that a driver does
+//! not have is [`Trouble::Missing`].
+
+use std::ffi::{CStr, c_char, c_int, c_uint, c_ulonglong, c_void};
+use std::fmt;
+
+use crate::library::functions;
+
+/// A handle: of a context, stream, event, module or function.
+pub(crate) type Handle = *mut c_void;
+/// Memory of a card, by the number that the driver has for it.
+pub(crate) type MemoryHandle = c_ulonglong;
+
+/// Why a call gave nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Trouble {
+    /// The driver has no function of that name.
+    Missing(&'static str),
+    /// The returned code.
+    Code(c_uint),
+}
+
+impl Trouble {
+    pub(crate) const OUT_OF_MEMORY: Trouble = Trouble::Code(2);
+
+    /// Whether nothing works on the card any more: it is gone, or its context is broken.
+    pub(crate) fn ends_the_card(self) -> bool {
+        matches!(self, Trouble::Code(46 | 101 | 214 | 220 | 226 | 700..=702 | 709 | 710 | 714..=719 | 721 | 999))
+    }
+}
+
+impl fmt::Display for Trouble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let code = match *self {
+            Trouble::Missing(name) => return write!(f, "this driver has no {name}: it is too old"),
+            Trouble::Code(code) => code,
+        };
+        let text = match code {
+            1 => "invalid value",
+            2 => "out of memory",
+            3 => "not initialized",
+            4 => "the driver is shutting down",
+            34 => "the library is a stub",
+            46 => "the card is not available",
+            100 => "there is no card",
+            101 => "there is no such card",
+            200 => "the compiled kernels are damaged",
+            201 => "invalid context",
+            209 => "there is no code for this card",
+            214 => "an error in the card's memory that cannot be corrected",
+            218 => "the compiled kernels are invalid",
+            222 => "the compiler is newer than the driver",
+            304 => "the operating system refused",
+            400 => "invalid handle",
+            500 => "not found",
+            700 => "a kernel used an address that is none",
+            701 => "the card has not enough resources for a kernel",
+            702 => "a kernel took too long",
+            716 => "a kernel used a misaligned address",
+            719 => "a kernel was ended by the card",
+            801 => "not supported",
+            802 => "the system is not ready",
+            803 => "driver and library versions differ: restart the machine, or reload the driver",
+            999 => "unknown error",
+            code => return write!(f, "CUDA error {code}"),
+        };
+        write!(f, "{text} (CUDA error {code})")
+    }
+}
+
+/// `CUmemAllocationProp`: pinned memory of a card.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(crate) struct MemoryKind {
+    pub kind: c_int,
+    pub handle_types: c_int,
+    pub location: Location,
+    pub security: *mut c_void,
+    pub flags: [u8; 8],
+}
+
+/// `CUmemLocation`.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(crate) struct Location {
+    pub kind: c_int,
+    pub id: c_int,
+}
+
+/// `CUmemAccessDesc`.
+#[repr(C)]
+pub(crate) struct Access {
+    pub location: Location,
+    pub flags: c_int,
+}
+
+impl MemoryKind {
+    /// Of a card.
+    pub(crate) fn of(device: c_int) -> MemoryKind {
+        let location = Location { kind: 1, id: device };
+        MemoryKind { kind: 1, handle_types: 0, location, security: std::ptr::null_mut(), flags: [0; 8] }
+    }
+}
+
+/// `CU_MEM_ACCESS_FLAGS_PROT_READWRITE`.
+pub(crate) const READ_WRITE: c_int = 3;
+/// `CU_CTX_SCHED_BLOCKING_SYNC`: threads that wait for the card sleep.
+pub(crate) const BLOCKING: c_uint = 4;
+/// `CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING`.
+pub(crate) const EVENT: c_uint = 3;
+/// `CU_STREAM_NON_BLOCKING`: without ties to the context's own stream.
+pub(crate) const STREAM: c_uint = 1;
+
+/// `CUdevice_attribute`.
+pub(crate) mod attribute {
+    pub(crate) const MAJOR: i32 = 75;
+    pub(crate) const MINOR: i32 = 76;
+    pub(crate) const VIRTUAL_MEMORY: i32 = 102;
+}
+
+/// The most arguments of a launch.
+pub(crate) const MOST_ARGUMENTS: usize = 512;
+
+functions! {
+    init: unsafe extern "C" fn(c_uint) -> c_uint = c"cuInit";
+    version: unsafe extern "C" fn(*mut c_int) -> c_uint = c"cuDriverGetVersion";
+    count: unsafe extern "C" fn(*mut c_int) -> c_uint = c"cuDeviceGetCount";
+    device: unsafe extern "C" fn(*mut c_int, c_int) -> c_uint = c"cuDeviceGet";
+    name: unsafe extern "C" fn(*mut c_char, c_int, c_int) -> c_uint = c"cuDeviceGetName";
+    uuid: unsafe extern "C" fn(*mut [u8; 16], c_int) -> c_uint = c"cuDeviceGetUuid_v2" | c"cuDeviceGetUuid";
+    total: unsafe extern "C" fn(*mut usize, c_int) -> c_uint = c"cuDeviceTotalMem_v2";
+    attribute: unsafe extern "C" fn(*mut c_int, c_int, c_int) -> c_uint = c"cuDeviceGetAttribute";
+    context_flags: unsafe extern "C" fn(c_int, c_uint) -> c_uint = c"cuDevicePrimaryCtxSetFlags_v2" | c"cuDevicePrimaryCtxSetFlags";
+    context_retain: unsafe extern "C" fn(*mut Handle, c_int) -> c_uint = c"cuDevicePrimaryCtxRetain";
+    context_release: unsafe extern "C" fn(c_int) -> c_uint = c"cuDevicePrimaryCtxRelease_v2" | c"cuDevicePrimaryCtxRelease";
+    context_set: unsafe extern "C" fn(Handle) -> c_uint = c"cuCtxSetCurrent";
+    free_bytes: unsafe extern "C" fn(*mut usize, *mut usize) -> c_uint = c"cuMemGetInfo_v2";
+    granularity: unsafe extern "C" fn(*mut usize, *const MemoryKind, c_uint) -> c_uint = c"cuMemGetAllocationGranularity";
+    address_reserve: unsafe extern "C" fn(*mut u64, usize, usize, u64, c_ulonglong) -> c_uint = c"cuMemAddressReserve";
+    address_free: unsafe extern "C" fn(u64, usize) -> c_uint = c"cuMemAddressFree";
+    memory_create: unsafe extern "C" fn(*mut MemoryHandle, usize, *const MemoryKind, c_ulonglong) -> c_uint = c"cuMemCreate";
+    memory_release: unsafe extern "C" fn(MemoryHandle) -> c_uint = c"cuMemRelease";
+    map: unsafe extern "C" fn(u64, usize, usize, MemoryHandle, c_ulonglong) -> c_uint = c"cuMemMap";
+    unmap: unsafe extern "C" fn(u64, usize) -> c_uint = c"cuMemUnmap";
+    set_access: unsafe extern "C" fn(u64, usize, *const Access, usize) -> c_uint = c"cuMemSetAccess";
+    set_bytes: unsafe extern "C" fn(u64, u8, usize, Handle) -> c_uint = c"cuMemsetD8Async";
+    copy_in: unsafe extern "C" fn(u64, *const c_void, usize, Handle) -> c_uint = c"cuMemcpyHtoDAsync_v2";
+    copy_out: unsafe extern "C" fn(*mut c_void, u64, usize, Handle) -> c_uint = c"cuMemcpyDtoHAsync_v2";
+    copy: unsafe extern "C" fn(u64, u64, usize, Handle) -> c_uint = c"cuMemcpyDtoDAsync_v2";
+    host_allocate: unsafe extern "C" fn(*mut *mut c_void, usize, c_uint) -> c_uint = c"cuMemHostAlloc";
+    host_free: unsafe extern "C" fn(*mut c_void) -> c_uint = c"cuMemFreeHost";
+    stream_create: unsafe extern "C" fn(*mut Handle, c_uint, c_int) -> c_uint = c"cuStreamCreateWithPriority";
+    stream_destroy: unsafe extern "C" fn(Handle) -> c_uint = c"cuStreamDestroy_v2";
+    event_create: unsafe extern "C" fn(*mut Handle, c_uint) -> c_uint = c"cuEventCreate";
+    event_destroy: unsafe extern "C" fn(Handle) -> c_uint = c"cuEventDestroy_v2";
+    event_record: unsafe extern "C" fn(Handle, Handle) -> c_uint = c"cuEventRecord";
+    event_synchronize: unsafe extern "C" fn(Handle) -> c_uint = c"cuEventSynchronize";
+    module_load: unsafe extern "C" fn(*mut Handle, *const c_void) -> c_uint = c"cuModuleLoadData";
+    module_unload: unsafe extern "C" fn(Handle) -> c_uint = c"cuModuleUnload";
+    module_function: unsafe extern "C" fn(*mut Handle, Handle, *const c_char) -> c_uint = c"cuModuleGetFunction";
+    launch: unsafe extern "C" fn(Handle, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, Handle, *mut *mut c_void, *mut *mut c_void) -> c_uint = c"cuLaunchKernel";
+}
+
+/// The text before the first zero.
+pub(crate) fn text(bytes: &[c_char]) -> String {
+    let bytes: Vec<u8> = bytes.iter().map(|&byte| byte as u8).collect();
+    CStr::from_bytes_until_nul(&bytes).map_or_else(|_| String::new(), |text| text.to_string_lossy().trim().to_string())
+}

@@ -1,0 +1,168 @@
+//! Modules: what the mock compiler has made is a library of this machine. Its kernels run in a stream's thread.
+
+use std::ffi::{CStr, CString, c_char, c_uint, c_void};
+use std::io::Write;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use plimsoll_ptx::{Entry, MOST_ARGUMENTS, TABLE};
+
+use crate::nvrtc::MARK;
+use crate::space::ON_A_CARD;
+use crate::state::{INVALID_HANDLE, INVALID_IMAGE, INVALID_VALUE, NOT_FOUND, Opaque, SUCCESS, Status, put, with};
+use crate::streams::push;
+
+/// A module.
+pub struct Module {
+    handle: *mut c_void,
+    /// Its statics are there once: one launch at a time.
+    turn: Mutex<()>,
+}
+
+// SAFETY: the handle is the loader's, which may be used from any thread.
+unsafe impl Send for Module {}
+// SAFETY: as above.
+unsafe impl Sync for Module {}
+
+/// A kernel of a module.
+#[derive(Clone)]
+pub struct Function {
+    module: Arc<Module>,
+    entry: Entry,
+}
+
+impl Module {
+    /// The library whose bytes these are.
+    fn load(bytes: &[u8]) -> Option<Module> {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        // The address of a static tells the copies of this library in one process apart.
+        let name = format!("plimsoll-module-{}-{:x}-{number}.so", std::process::id(), &raw const NUMBER as usize);
+        let path = std::env::temp_dir().join(name);
+        let written = std::fs::File::create_new(&path).and_then(|mut file| file.write_all(bytes));
+        let text = CString::new(path.to_str()?).ok()?;
+        let handle = match written {
+            // SAFETY: a library of kernels: it has no constructors.
+            Ok(()) => unsafe { libc::dlopen(text.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) },
+            Err(_) => std::ptr::null_mut(),
+        };
+        let _ = std::fs::remove_file(path);
+        (!handle.is_null()).then_some(Module { handle, turn: Mutex::new(()) })
+    }
+
+    fn entry(&self, name: &CStr) -> Option<Entry> {
+        let table = CString::new(TABLE).ok()?;
+        // SAFETY: the library is loaded, and the name ends with a zero.
+        let mut at = unsafe { libc::dlsym(self.handle, table.as_ptr()) }.cast::<Entry>();
+        if at.is_null() {
+            return None;
+        }
+        loop {
+            // SAFETY: the table ends with an entry without a name, and does not change.
+            let entry = unsafe { *at };
+            if entry.name.is_null() {
+                return None;
+            }
+            // SAFETY: names end with zeros.
+            if unsafe { CStr::from_ptr(entry.name) } == name {
+                return Some(entry);
+            }
+            at = at.wrapping_add(1);
+        }
+    }
+}
+
+impl Drop for Module {
+    fn drop(&mut self) {
+        // SAFETY: loaded by `load`; no launch is left, each of which has the module.
+        unsafe { libc::dlclose(self.handle) };
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuModuleLoadData(place: *mut Opaque, image: *const c_void) -> Status {
+    if image.is_null() || place.is_null() {
+        return INVALID_VALUE;
+    }
+    let head = MARK.len() + 8;
+    // SAFETY: the caller's promise: an image is longer than that.
+    let start = unsafe { std::slice::from_raw_parts(image.cast::<u8>(), head) };
+    let Some(count) = start.strip_prefix(MARK).and_then(|count| Some(u64::from_le_bytes(count.try_into().ok()?))) else {
+        return INVALID_IMAGE;
+    };
+    with(|state| {
+        let (_, _, card) = state.current()?;
+        state.works(card)?;
+        // SAFETY: the compiler wrote so many bytes.
+        let bytes = unsafe { std::slice::from_raw_parts(image.cast::<u8>().add(head), count as usize) };
+        let module = Module::load(bytes).ok_or(INVALID_IMAGE)?;
+        let handle = state.name(1);
+        state.modules.insert(handle, Arc::new(module));
+        // SAFETY: the caller's promise.
+        unsafe { put(place, handle as Opaque) }
+    })
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cuModuleUnload(module: Opaque) -> Status {
+    with(|state| {
+        let gone = state.modules.remove(&(module as u64)).ok_or(INVALID_HANDLE)?;
+        state.functions.retain(|_, function| !Arc::ptr_eq(&function.module, &gone));
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuModuleGetFunction(place: *mut Opaque, module: Opaque, name: *const c_char) -> Status {
+    if name.is_null() {
+        return INVALID_VALUE;
+    }
+    // SAFETY: the caller's promise.
+    let name = unsafe { CStr::from_ptr(name) };
+    with(|state| {
+        let module = state.modules.get(&(module as u64)).cloned().ok_or(INVALID_HANDLE)?;
+        let entry = module.entry(name).ok_or(NOT_FOUND)?;
+        let handle = state.name(1);
+        state.functions.insert(handle, Function { module, entry });
+        // SAFETY: the caller's promise.
+        unsafe { put(place, handle as Opaque) }
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuLaunchKernel(
+    function: Opaque,
+    blocks: c_uint,
+    blocks_y: c_uint,
+    blocks_z: c_uint,
+    threads: c_uint,
+    threads_y: c_uint,
+    threads_z: c_uint,
+    shared: c_uint,
+    stream: Opaque,
+    params: *mut *mut c_void,
+    _extra: *mut *mut c_void,
+) -> Status {
+    if [blocks_y, blocks_z, threads_y, threads_z] != [1; 4] || shared != 0 || !(1..=1024).contains(&threads) || blocks == 0 {
+        return INVALID_VALUE;
+    }
+    let mut found = None;
+    let status = with(|state| {
+        found = Some(state.functions.get(&(function as u64)).cloned().ok_or(INVALID_HANDLE)?);
+        Ok(())
+    });
+    let Some(Function { module, entry }) = found.filter(|_| status == SUCCESS) else { return status };
+    let mut args = vec![0u64; MOST_ARGUMENTS];
+    let (Some(unpack), Some(run)) = (entry.unpack, entry.run) else { return INVALID_IMAGE };
+    // SAFETY: the caller's promise: there is a pointer for each parameter.
+    unsafe { unpack(params.cast_const().cast(), args.as_mut_ptr(), ON_A_CARD) };
+    push(stream, move || {
+        let _turn = module.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        // SAFETY: the kernel's own arguments.
+        match unsafe { run(blocks, threads, args.as_mut_ptr()) } {
+            0 => SUCCESS,
+            // A divergent barrier: a card would wait for ever.
+            _ => 702,
+        }
+    })
+}

@@ -1,0 +1,344 @@
+//! Streams: a thread each, which does what is pushed in order. Events are marks in them.
+
+use std::collections::VecDeque;
+use std::ffi::{c_int, c_uint, c_void};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use crate::space::host;
+use crate::state::{INVALID_HANDLE, INVALID_VALUE, NO_ADDRESS, Opaque, SUCCESS, State, Status, put, with};
+
+type Work = Box<dyn FnOnce() + Send>;
+
+/// A stream's work.
+#[derive(Default)]
+pub struct Stream {
+    state: Mutex<Queue>,
+    changed: Condvar,
+    /// The card whose stream it is.
+    pub card: usize,
+}
+
+#[derive(Default)]
+struct Queue {
+    work: VecDeque<Work>,
+    has_thread: bool,
+    is_busy: bool,
+    is_closed: bool,
+}
+
+/// A mark: how often it was put into a stream, and how often a stream came to it.
+#[derive(Default)]
+pub struct Event {
+    marks: Mutex<(u64, u64)>,
+    changed: Condvar,
+}
+
+fn locked<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Stream {
+    fn push(self: &Arc<Stream>, work: impl FnOnce() + Send + 'static) {
+        let mut queue = locked(&self.state);
+        queue.work.push_back(Box::new(work));
+        if !std::mem::replace(&mut queue.has_thread, true) {
+            let stream = self.clone();
+            std::thread::spawn(move || stream.run());
+        }
+        drop(queue);
+        self.changed.notify_all();
+    }
+
+    fn run(&self) {
+        let mut queue = locked(&self.state);
+        loop {
+            if let Some(work) = queue.work.pop_front() {
+                queue.is_busy = true;
+                drop(queue);
+                work();
+                queue = locked(&self.state);
+                queue.is_busy = false;
+                self.changed.notify_all();
+            } else if queue.is_closed {
+                return;
+            } else {
+                queue = self.changed.wait(queue).unwrap_or_else(PoisonError::into_inner);
+            }
+        }
+    }
+
+    fn wait(&self) {
+        let mut queue = locked(&self.state);
+        while queue.is_busy || !queue.work.is_empty() {
+            queue = self.changed.wait(queue).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+impl Event {
+    fn record(self: &Arc<Event>, stream: &Arc<Stream>) {
+        let mut marks = locked(&self.marks);
+        marks.0 += 1;
+        let (number, event) = (marks.0, self.clone());
+        drop(marks);
+        stream.push(move || {
+            let mut marks = locked(&event.marks);
+            marks.1 = marks.1.max(number);
+            drop(marks);
+            event.changed.notify_all();
+        });
+    }
+
+    fn last(&self) -> u64 {
+        locked(&self.marks).0
+    }
+
+    fn wait(&self, number: u64) {
+        let mut marks = locked(&self.marks);
+        while marks.1 < number {
+            marks = self.changed.wait(marks).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+impl State {
+    /// The stream of a handle, on a card that works.
+    pub fn stream(&self, handle: Opaque) -> Result<Arc<Stream>, Status> {
+        let stream = self.streams.get(&(handle as u64)).cloned().ok_or(INVALID_HANDLE)?;
+        self.works(stream.card).map(|()| stream)
+    }
+
+    fn event(&self, handle: Opaque) -> Result<Arc<Event>, Status> {
+        self.events.get(&(handle as u64)).cloned().ok_or(INVALID_HANDLE)
+    }
+
+    fn make_stream(&mut self) -> Result<Opaque, Status> {
+        let (_, _, card) = self.current()?;
+        let handle = self.name(1);
+        self.streams.insert(handle, Arc::new(Stream { card, ..Stream::default() }));
+        Ok(handle as Opaque)
+    }
+}
+
+/// Does something with a stream that the lock of the process is not held for.
+fn on(handle: Opaque, act: impl FnOnce(&Arc<Stream>)) -> Status {
+    let mut found = None;
+    let status = with(|state| {
+        found = Some(state.stream(handle)?);
+        Ok(())
+    });
+    if let Some(stream) = found.filter(|_| status == SUCCESS) {
+        act(&stream);
+    }
+    status
+}
+
+/// Work of a stream: it breaks the card's context where it says so.
+pub fn push(handle: Opaque, work: impl FnOnce() -> Status + Send + 'static) -> Status {
+    on(handle, |stream| {
+        let card = stream.card;
+        stream.push(move || {
+            if with(|state| state.works(card)) == SUCCESS {
+                let status = work();
+                if status != SUCCESS {
+                    with(|state| {
+                        state.broken.insert(card, status);
+                        Ok(())
+                    });
+                }
+            }
+        });
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuStreamCreate(place: *mut Opaque, _flags: c_uint) -> Status {
+    // SAFETY: the caller's promise.
+    with(|state| state.make_stream().and_then(|made| unsafe { put(place, made) }))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuStreamCreateWithPriority(place: *mut Opaque, _flags: c_uint, _priority: c_int) -> Status {
+    // SAFETY: the caller's promise.
+    with(|state| state.make_stream().and_then(|made| unsafe { put(place, made) }))
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cuStreamDestroy_v2(stream: Opaque) -> Status {
+    with(|state| {
+        if let Some(stream) = state.streams.remove(&(stream as u64)) {
+            locked(&stream.state).is_closed = true;
+            stream.changed.notify_all();
+        }
+        Ok(())
+    })
+}
+
+/// The streams of a program that makes none.
+fn wait(stream: Opaque) -> Status {
+    if !stream.is_null() {
+        let status = on(stream, |stream| stream.wait());
+        if status != SUCCESS {
+            return status;
+        }
+    }
+    with(|state| {
+        state.waited();
+        let card = state.streams.get(&(stream as u64)).map(|stream| stream.card);
+        card.map_or(Ok(()), |card| state.works(card))
+    })
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cuStreamSynchronize(stream: Opaque) -> Status {
+    wait(stream)
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cuStreamSynchronize_ptsz(stream: Opaque) -> Status {
+    wait(stream)
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cuStreamWaitEvent(stream: Opaque, event: Opaque, _flags: c_uint) -> Status {
+    let mut found = None;
+    let status = with(|state| {
+        found = Some(state.event(event)?);
+        Ok(())
+    });
+    match found {
+        Some(event) if status == SUCCESS => {
+            let number = event.last();
+            push(stream, move || {
+                event.wait(number);
+                SUCCESS
+            })
+        }
+        _ => status,
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuEventCreate(place: *mut Opaque, _flags: c_uint) -> Status {
+    with(|state| {
+        state.current()?;
+        let handle = state.name(1);
+        state.events.insert(handle, Arc::default());
+        // SAFETY: the caller's promise.
+        unsafe { put(place, handle as Opaque) }
+    })
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cuEventDestroy_v2(event: Opaque) -> Status {
+    with(|state| state.events.remove(&(event as u64)).map(drop).ok_or(INVALID_HANDLE))
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cuEventRecord(event: Opaque, stream: Opaque) -> Status {
+    let mut found = None;
+    let status = with(|state| {
+        found = Some(state.event(event)?);
+        Ok(())
+    });
+    match found {
+        Some(event) if status == SUCCESS => on(stream, |stream| event.record(stream)),
+        _ => status,
+    }
+}
+
+/// Nothing is the cheapest event there is.
+#[unsafe(no_mangle)]
+pub extern "C" fn cuEventSynchronize(event: *mut c_void) -> Status {
+    if event.is_null() {
+        return SUCCESS;
+    }
+    let mut found = None;
+    let status = with(|state| {
+        found = Some(state.event(event)?);
+        Ok(())
+    });
+    let Some(event) = found.filter(|_| status == SUCCESS) else { return status };
+    event.wait(event.last());
+    // What broke before is said by every call from then on, as far as the thread's card is concerned.
+    with(|state| state.current().and_then(|(_, _, card)| state.works(card)))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuLaunchHostFunc(stream: Opaque, act: Option<unsafe extern "C" fn(*mut c_void)>, with: *mut c_void) -> Status {
+    let Some(act) = act else { return INVALID_VALUE };
+    let with = with as usize;
+    push(stream, move || {
+        // SAFETY: the caller's promise.
+        unsafe { act(with as *mut c_void) };
+        SUCCESS
+    })
+}
+
+/// Whether a stream can use a range of a card's memory: a kernel that does otherwise breaks the context.
+fn usable(address: u64, bytes: u64) -> Status {
+    with(|state| match address.checked_add(bytes) {
+        Some(end) if state.physical.space.is_open(&(address..end)) => Ok(()),
+        _ => Err(NO_ADDRESS),
+    })
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cuMemsetD8Async(address: u64, value: u8, bytes: usize, stream: Opaque) -> Status {
+    push(stream, move || match usable(address, bytes as u64) {
+        SUCCESS => {
+            // SAFETY: the card's memory, which nothing but its streams uses.
+            unsafe { host(address).write_bytes(value, bytes) };
+            SUCCESS
+        }
+        status => status,
+    })
+}
+
+/// From memory that is pinned the copy reads when it comes to it, from other memory at once.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuMemcpyHtoDAsync_v2(to: u64, from: *const c_void, bytes: usize, stream: Opaque) -> Status {
+    let pinned = with(|state| if state.pinned.contains(from as u64, bytes as u64) { Ok(()) } else { Err(INVALID_VALUE) }) == SUCCESS;
+    let mut now = Vec::new();
+    if !pinned {
+        // SAFETY: the caller's promise.
+        now = unsafe { std::slice::from_raw_parts(from.cast::<u8>(), bytes) }.to_vec();
+    }
+    let from = from as usize;
+    push(stream, move || match usable(to, bytes as u64) {
+        SUCCESS => {
+            let from = if pinned { from as *const u8 } else { now.as_ptr() };
+            // SAFETY: the card's memory, and as many bytes that the caller keeps until then.
+            unsafe { host(to).copy_from_nonoverlapping(from, bytes) };
+            SUCCESS
+        }
+        status => status,
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuMemcpyDtoHAsync_v2(to: *mut c_void, from: u64, bytes: usize, stream: Opaque) -> Status {
+    let pinned = with(|state| if state.pinned.contains(to as u64, bytes as u64) { Ok(()) } else { Err(INVALID_VALUE) }) == SUCCESS;
+    let place = to as usize;
+    let pushed = push(stream, move || match usable(from, bytes as u64) {
+        SUCCESS => {
+            // SAFETY: the card's memory, and as many bytes that the caller keeps until then.
+            unsafe { host(from).copy_to_nonoverlapping(place as *mut u8, bytes) };
+            SUCCESS
+        }
+        status => status,
+    });
+    if pinned || pushed != SUCCESS { pushed } else { wait(stream) }
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cuMemcpyDtoDAsync_v2(to: u64, from: u64, bytes: usize, stream: Opaque) -> Status {
+    push(stream, move || match usable(from, bytes as u64).max(usable(to, bytes as u64)) {
+        SUCCESS => {
+            // SAFETY: the card's memory, which nothing but its streams uses.
+            unsafe { host(to).copy_from(host(from), bytes) };
+            SUCCESS
+        }
+        status => status,
+    })
+}

@@ -1,0 +1,127 @@
+//! Recorded cases on a processor and an NVIDIA card, whose libraries are mocks: values within tolerance of TensorFlow's, and the memory
+//! that the card gave out is what was promised, to the byte.
+
+#[path = "../../../device-cuda/tests/computing/machine.rs"]
+#[allow(dead_code, reason = "tests of several crates share it")]
+mod machine;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use plimsoll::recorded::{Case, Verified};
+use plimsoll::{Bytes, Code, DeviceSpec, Devices, Options};
+use plimsoll_device::{CardPart, Device, InstructionSet};
+use plimsoll_device_cpu::{CpuDevice, CpuPool};
+use plimsoll_device_cuda::{Compiler, CudaCard, CudaDevice, CudaDriver, CudaLibrary, any_card};
+use plimsoll_kernels::CpuKernels;
+use plimsoll_memory::Ledger;
+
+use machine::Machine;
+
+/// A machine with one mock card.
+struct Rig {
+    machine: Machine,
+    card: Arc<CudaCard>,
+}
+
+impl Rig {
+    fn new(test: &str) -> Option<Rig> {
+        let machine = Machine::new(test, &[4096])?;
+        let driver = CudaDriver::load(&machine.driver()).unwrap();
+        let compiler = Arc::new(Compiler::load(&machine.compiler(), None).unwrap());
+        let card = CudaCard::open(&driver, &driver.cards().unwrap()[0], &compiler).unwrap();
+        Some(Rig { machine, card })
+    }
+
+    /// `CPU:0` and `GPU:0`.
+    fn devices(&self) -> Devices {
+        let cpu = DeviceSpec::cpu(0, None, 2, InstructionSet::detect());
+        let cpu = CpuDevice::new(cpu, CpuPool::new(2).unwrap(), Arc::new(CpuKernels));
+        let part = CardPart { card: 0, priority: 0, modelled: None };
+        let spec = DeviceSpec { memory_limit: Some(Bytes(2 << 30)), card: Some(part), ..any_card() };
+        let spec = CudaDevice::spec(&self.card, spec);
+        let ledger = Ledger::new(spec.name.to_string(), spec.memory_limit);
+        let gpu = CudaDevice::on(&self.card, spec, ledger, Arc::new(CudaLibrary)).unwrap();
+        let devices = vec![Arc::new(cpu) as Arc<dyn Device>, Arc::new(gpu)];
+        Devices::from(plimsoll_runtime::Devices::with(devices, &Options::new().soft_placement(true)).unwrap())
+    }
+
+    /// Replays a case; whether the card had more than its overhead.
+    fn replay(&self, folder: &Path) -> Result<bool, String> {
+        let text = |error: plimsoll::Error| error.to_string();
+        let case = Case::read(folder).map_err(text)?;
+        self.machine.gpus.reset_peak(0).unwrap();
+        let before = self.machine.used(0);
+        let devices = self.devices();
+        let mut replay = match case.open(devices) {
+            Err(error) if error.code() == Code::Unimplemented => return Ok(false),
+            replay => replay.map_err(text)?,
+        };
+        match replay.plan() {
+            Err(error) if error.code() == Code::Unimplemented => return Ok(false),
+            planned => planned.map_err(text)?,
+        }
+        replay.verify(&mut Verified::default())?;
+        let (peak, overhead) = (&replay.peaks()[1], replay.devices().specs()[1].overhead);
+        peak.check().map_err(text)?;
+        let given = Bytes(self.machine.gpus.peak(0).unwrap() - before);
+        if given != peak.measured {
+            return Err(format!("the card gave {given}, and {} was counted", peak.measured));
+        }
+        if !peak.is_open && peak.promised != given {
+            return Err(format!(
+                "the card gave {given} ({} bytes), and {} ({} bytes) was promised",
+                given.0, peak.promised, peak.promised.0
+            ));
+        }
+        let computed = peak.measured > overhead;
+        drop(replay);
+        match self.machine.used(0) {
+            used if used == before => Ok(computed),
+            used => Err(format!("{} stay with the card", Bytes(used - before))),
+        }
+    }
+}
+
+fn cases() -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../cli/tests/cases");
+    let mut cases: Vec<PathBuf> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    cases.retain(|case| case.join("case.json").exists());
+    cases.sort();
+    assert!(cases.len() > 100, "{} cases", cases.len());
+    cases
+}
+
+/// Every `of`-th case from one on, on one card.
+fn replay(part: usize, of: usize) {
+    let Some(rig) = Rig::new(&format!("cases-{part}")) else { return };
+    let only = std::env::var("PLIMSOLL_CASE").ok();
+    let computed = AtomicUsize::new(0);
+    let mut failed = Vec::new();
+    for folder in cases().into_iter().skip(part).step_by(of) {
+        let name = folder.file_name().unwrap().to_string_lossy().into_owned();
+        if only.as_ref().is_some_and(|only| *only != name) {
+            continue;
+        }
+        match rig.replay(&folder) {
+            Ok(on_the_card) => {
+                computed.fetch_add(usize::from(on_the_card), Ordering::Relaxed);
+            }
+            Err(why) => failed.push(format!("{name}: {why}")),
+        }
+    }
+    assert!(failed.is_empty(), "{} cases failed:\n{}", failed.len(), failed.join("\n"));
+    let computed = computed.into_inner();
+    assert!(computed * 2 >= cases().len() / of || only.is_some(), "{computed} cases used the card");
+}
+
+#[test]
+fn cases_run_on_a_card() {
+    replay(0, 2);
+}
+
+#[test]
+fn other_cases_run_on_a_card() {
+    replay(1, 2);
+}
