@@ -1,13 +1,10 @@
-//! NVIDIA cards, seen through the driver's management library (NVML). They are listed, and not used to compute yet. Kernels for them
-//! are written and tested already ([`emit`]), and the libraries that computing needs are found ([`ComputeLibrary`]).
+//! NVIDIA cards: listed through the driver's management library ([`Nvml`]), and a device that computes on them ([`CudaDevice`]).
 //!
-//! The library is loaded at run time and never linked: a machine without a driver is an ordinary machine.
+//! Libraries are found and loaded at run time ([`ComputeLibrary`]) and never linked: a machine without a driver is an ordinary machine,
+//! and a function that a library lacks is a sentence. A device computes what [`CudaLibrary`] has kernels for ([`emit`]); the compiler
+//! ([`Compiler`]) makes cubins of their text. Programs do not open the device yet: sessions get it by `runtime::Devices::with`.
 //!
-//! **How computing will join.** This crate gets an `AddressSpace` (reserve: `cuMemAddressReserve`, `cuMemCreate`, `cuMemMap`,
-//! zeroed; decommit and drop unmap). Its regions write from pinned memory on the device's stream, and read after it. `Device` and
-//! `Executable` submit the commands on a stream, with an event for each wait and `Run::advance` from a host function. A guard is
-//! read on the card. Its library answers requests with variants of the kernels that [`emit`] writes. Its test file is a `Rig` for
-//! `device::conformance`, and `runtime::cards` opens it where it opens simulated cards now.
+//! Without a card the driver and the compiler are mocks (`mock-driver`), opened by path as the real ones are: `tests/computing`.
 
 mod compile;
 mod compute;

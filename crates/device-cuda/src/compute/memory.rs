@@ -129,3 +129,50 @@ impl Drop for CudaRegion {
         self.memory.ledger.count_unmapped(self.mapping.decommit(0..self.bytes));
     }
 }
+
+#[cfg(test)]
+#[allow(dead_code, reason = "tests of several crates share it")]
+#[path = "../../tests/computing/machine.rs"]
+mod machine;
+
+#[cfg(test)]
+mod tests {
+    use super::machine::Machine;
+    use super::*;
+    use crate::driver::CudaDriver;
+
+    #[test]
+    fn pieces_go_and_come_back_at_their_addresses() {
+        let Some(machine) = Machine::new("pieces", &[16]) else { return };
+        let driver = CudaDriver::load(&machine.driver()).unwrap();
+        let context = Context::new(&driver, &driver.cards().unwrap()[0]).unwrap();
+        let ledger = Ledger::new("GPU:0", None);
+        let memory = CudaMemory::new(&context, &ledger);
+        let piece = context.granularity;
+        let mut region = memory.reserve(Bytes(5 * piece)).unwrap();
+        let start = region.start();
+        assert_eq!((machine.used(0), ledger.mapped().0, piece), (5 * piece, 5 * piece, 2 << 20));
+        region.write(0, &vec![7; 5 * piece as usize]).unwrap();
+        for (range, left) in [(piece..3 * piece, 3), (2 * piece..4 * piece, 2)] {
+            region.decommit(range).unwrap();
+            assert_eq!((machine.used(0), ledger.mapped().0), (left * piece, left * piece));
+        }
+        // Another program takes what was given back: then it is not to be had, and nothing changes.
+        let other = memory.reserve(Bytes(5 * piece)).unwrap();
+        assert_eq!(region.commit(0..5 * piece).unwrap_err().code(), Code::ResourceExhausted);
+        assert_eq!((machine.used(0), ledger.mapped().0), (7 * piece, 7 * piece));
+        drop(other);
+        region.commit(0..5 * piece).unwrap();
+        assert_eq!((region.start(), machine.used(0), ledger.mapped().0), (start, 5 * piece, 5 * piece));
+        let mut bytes = vec![1; 5 * piece as usize];
+        region.read(0, &mut bytes).unwrap();
+        let expected = [7, 0, 0, 0, 7].map(|byte| vec![byte; piece as usize]).concat();
+        assert!(bytes == expected, "what was given back is zeroed, and the rest is as it was");
+        for wrong in [1..piece, 0..piece + 1, 0..6 * piece, 2 * piece..piece] {
+            let codes = [region.decommit(wrong.clone()), region.commit(wrong)].map(|result| result.unwrap_err().code());
+            assert_eq!(codes, [Code::Internal; 2]);
+        }
+        drop(region);
+        assert_eq!((machine.used(0), ledger.mapped(), driver.owner(start.number()).is_none()), (0, Bytes::ZERO, true));
+    }
+}

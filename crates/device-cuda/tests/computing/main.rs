@@ -1,5 +1,6 @@
 //! Cards that compute, without a card: the driver's library and the compiler's are mocks, opened by their paths as the real ones are.
 
+mod faults;
 mod machine;
 mod refused;
 mod rig;
