@@ -61,6 +61,22 @@ pub fn types(registry: &Registry, library: &dyn Library, spec: &DeviceSpec, op: 
     Some(types.iter().filter_map(of).collect())
 }
 
+/// Of the types that an operation computes with one library, those that it computes with another, too. Each comes with the
+/// specification that it is asked for. The second is asked with inputs that the first accepts.
+pub fn types_of_both(registry: &Registry, one: (&dyn Library, &DeviceSpec), other: (&dyn Library, &DeviceSpec), op: &str) -> Vec<DataType> {
+    let (Some(rules), Some(def)) = (registry.get(op), registry.table().get(op)) else { return Vec::new() };
+    if moves_bytes(rules.lower) {
+        return types(registry, one.0, one.1, op).unwrap_or_default();
+    }
+    let [first, second] = [one, other].map(|(library, spec)| Probe { rules, def: &def, library, spec });
+    let main = main_attr(&def);
+    let tried: Vec<Option<DataType>> = main.map_or_else(|| vec![None], |main| allowed(main).into_iter().map(Some).collect());
+    let Some(accepted) = first.first(&tried) else { return Vec::new() };
+    let is_both = |data_type: &&Option<DataType>| first.answers(**data_type, &accepted) && second.answers(**data_type, &accepted);
+    let both: Vec<Option<DataType>> = tried.iter().filter(is_both).copied().collect();
+    if main.is_none() && !both.is_empty() { fixed_types(&def) } else { both.into_iter().flatten().collect() }
+}
+
 /// The attribute of a type that says what is computed.
 fn main_attr(def: &OpDef) -> Option<&AttrDef> {
     let of = |name: &str| def.attrs.iter().find(|attr| attr.kind == "type" && attr.name == name);

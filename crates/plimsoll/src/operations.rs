@@ -68,8 +68,8 @@ fn operation(registry: &Registry, name: &'static str) -> Operation {
         Some(Gradient::Unknown) | None => Differentiable::No,
     };
     let devices: Vec<DeviceKind> = [DeviceKind::Cpu, DeviceKind::Gpu].into_iter().filter(has).collect();
-    let on_a_card = || plimsoll_ops::types(registry, &CudaLibrary, &any_card(), name);
-    let nvidia = devices.contains(&DeviceKind::Gpu).then(on_a_card).flatten().unwrap_or_default();
+    let on_a_card = || plimsoll_runtime::computed_types_on(registry, &CudaLibrary, &any_card(), name);
+    let nvidia = if devices.contains(&DeviceKind::Gpu) { on_a_card() } else { Vec::new() };
     Operation { name, types: plimsoll_runtime::computed_types(registry, name), gradient, devices, nvidia }
 }
 

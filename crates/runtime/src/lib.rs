@@ -41,7 +41,20 @@ pub fn standard_registry() -> plimsoll_ops::Registry {
 
 /// The types for which the processor's library has kernels for an operation: [`plimsoll_ops::types`].
 pub fn computed_types(registry: &plimsoll_ops::Registry, op: &str) -> Option<Vec<plimsoll_base::DataType>> {
-    // The same kernels exist for every instruction set.
-    let spec = plimsoll_device::DeviceSpec::cpu(0, None, 1, plimsoll_device::InstructionSet::Baseline);
-    plimsoll_ops::types(registry, &plimsoll_kernels::CpuKernels, &spec, op)
+    plimsoll_ops::types(registry, &plimsoll_kernels::CpuKernels, &any_processor(), op)
+}
+
+/// Those of [`computed_types`] that another library computes, too: [`plimsoll_ops::types_of_both`].
+pub fn computed_types_on(
+    registry: &plimsoll_ops::Registry,
+    library: &dyn plimsoll_device::Library,
+    spec: &plimsoll_device::DeviceSpec,
+    op: &str,
+) -> Vec<plimsoll_base::DataType> {
+    plimsoll_ops::types_of_both(registry, (&plimsoll_kernels::CpuKernels, &any_processor()), (library, spec), op)
+}
+
+/// The same kernels exist for every instruction set.
+fn any_processor() -> plimsoll_device::DeviceSpec {
+    plimsoll_device::DeviceSpec::cpu(0, None, 1, plimsoll_device::InstructionSet::Baseline)
 }
