@@ -112,6 +112,28 @@ impl Machine {
         Machine::open(&folder?).ok()
     }
 
+    /// Of the calls for this card from now on that may find no memory, the one with that number finds none; 0 is none of them.
+    ///
+    /// # Errors
+    /// The file system's error.
+    pub fn refuse(&self, card: usize, call: u64) -> io::Result<()> {
+        self.file.write_all_at(&call.to_le_bytes(), CARD * (card as u64 + 1) + 40)
+    }
+
+    /// How many calls are left before the one that [`Machine::refuse`] named; 0 where it has come.
+    ///
+    /// # Errors
+    /// The file system's error.
+    pub fn left(&self, card: usize) -> io::Result<u64> {
+        word(&self.file, CARD * (card as u64 + 1) + 40)
+    }
+
+    /// Counts a call; whether it is the one that finds no memory.
+    pub(crate) fn refuses(&self, card: usize) -> bool {
+        let left = self.left(card).unwrap_or(0);
+        left > 0 && self.refuse(card, left - 1).is_ok() && left == 1
+    }
+
     /// A card falls off the bus, as real ones do.
     ///
     /// # Errors

@@ -92,7 +92,7 @@ pub unsafe extern "C" fn cuModuleLoadData(place: *mut Opaque, image: *const c_vo
     };
     with(|state| {
         let (_, _, card) = state.current()?;
-        state.works(card)?;
+        state.has_room(card)?;
         // SAFETY: the compiler wrote so many bytes.
         let bytes = unsafe { std::slice::from_raw_parts(image.cast::<u8>().add(head), count as usize) };
         let module = Module::load(bytes).ok_or(INVALID_IMAGE)?;

@@ -44,7 +44,7 @@ pub unsafe extern "C" fn cuMemCreate(place: *mut u64, bytes: usize, of: *const P
         // SAFETY: the caller's promise.
         let [_, _, kind, number] = unsafe { *of };
         let card = if kind == 1 { Some(state.card(number)?) } else { None };
-        card.map_or(Ok(()), |card| state.works(card))?;
+        card.map_or(Ok(()), |card| state.has_room(card))?;
         card.map_or(Ok(()), |card| state.take(card, bytes))?;
         let handle = state.name(1);
         state.physical.memory.insert(handle, Memory { card, bytes, handles: 1, mappings: 0 });
@@ -81,8 +81,12 @@ pub unsafe extern "C" fn cuMemAddressReserve(place: *mut u64, bytes: usize, _ali
     if place.is_null() || bytes == 0 || !bytes.is_multiple_of(BLOCK as usize) {
         return INVALID_VALUE;
     }
-    // SAFETY: the caller's promise.
-    with(|state| state.physical.space.reserve(bytes as u64).ok_or(OUT_OF_MEMORY).and_then(|start| unsafe { put(place, start) }))
+    with(|state| {
+        state.has_room_here()?;
+        let start = state.physical.space.reserve(bytes as u64).ok_or(OUT_OF_MEMORY)?;
+        // SAFETY: the caller's promise.
+        unsafe { put(place, start) }
+    })
 }
 
 #[unsafe(no_mangle)]
@@ -98,6 +102,7 @@ pub extern "C" fn cuMemAddressFree(address: u64, bytes: usize) -> Status {
 pub extern "C" fn cuMemMap(address: u64, bytes: usize, offset: usize, handle: u64, _flags: c_ulonglong) -> Status {
     with(|state| {
         let end = address.checked_add(bytes as u64).ok_or(INVALID_VALUE)?;
+        state.has_room_here()?;
         let physical = &mut state.physical;
         let before = physical.mappings.range(..end).next_back();
         let is_free = before.is_none_or(|(start, (bytes, _))| start + bytes <= address) && physical.space.has(&(address..end));
@@ -143,6 +148,7 @@ pub unsafe extern "C" fn cuMemGetAllocationGranularity(place: *mut usize, _of: *
 pub extern "C" fn cuMemSetAccess(address: u64, bytes: usize, _access: *const c_void, count: usize) -> Status {
     with(|state| {
         let end = address.checked_add(bytes as u64).ok_or(INVALID_VALUE)?;
+        state.has_room_here()?;
         let physical = &mut state.physical;
         let inside: Vec<(u64, u64)> = physical.mappings.range(address..end).map(|(start, (bytes, _))| (*start, start + bytes)).collect();
         let mut at = address;

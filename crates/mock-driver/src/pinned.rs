@@ -20,7 +20,8 @@ impl Pinned {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemHostAlloc(place: *mut *mut c_void, bytes: usize, _flags: c_uint) -> Status {
     with(|state| {
-        state.current()?;
+        let (_, _, card) = state.current()?;
+        state.has_room(card)?;
         if bytes == 0 || place.is_null() {
             return Err(INVALID_VALUE);
         }

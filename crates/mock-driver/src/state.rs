@@ -207,6 +207,26 @@ impl State {
         }
     }
 
+    /// As [`State::has_room`], on the card of the thread's context; without one there is nothing to be counted.
+    ///
+    /// # Errors
+    /// As [`State::has_room`].
+    pub fn has_room_here(&self) -> Answer {
+        match self.current() {
+            Ok((_, _, card)) => self.has_room(card),
+            Err(_) => Ok(()),
+        }
+    }
+
+    /// As [`State::works`], for calls that take memory of some kind.
+    ///
+    /// # Errors
+    /// OUT_OF_MEMORY for the call that a test has chosen.
+    pub fn has_room(&self, card: usize) -> Answer {
+        self.works(card)?;
+        if self.machine.refuses(card) { Err(OUT_OF_MEMORY) } else { Ok(()) }
+    }
+
     /// # Errors
     /// OUT_OF_MEMORY where the card has not that much.
     pub fn take(&self, card: usize, bytes: u64) -> Answer {

@@ -114,6 +114,7 @@ impl State {
 
     fn make_stream(&mut self) -> Result<Opaque, Status> {
         let (_, _, card) = self.current()?;
+        self.has_room(card)?;
         let handle = self.name(1);
         self.streams.insert(handle, Arc::new(Stream { card, ..Stream::default() }));
         Ok(handle as Opaque)
@@ -133,8 +134,12 @@ fn on(handle: Opaque, act: impl FnOnce(&Arc<Stream>)) -> Status {
     status
 }
 
-/// Work of a stream: it breaks the card's context where it says so.
+/// Work of a stream that the caller's call may find no memory for: it breaks the card's context where it says so.
 pub fn push(handle: Opaque, work: impl FnOnce() -> Status + Send + 'static) -> Status {
+    let room = with(|state| state.stream(handle).and_then(|stream| state.has_room(stream.card)));
+    if room != SUCCESS {
+        return room;
+    }
     on(handle, |stream| {
         let card = stream.card;
         stream.push(move || {
@@ -221,7 +226,8 @@ pub extern "C" fn cuStreamWaitEvent(stream: Opaque, event: Opaque, _flags: c_uin
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuEventCreate(place: *mut Opaque, _flags: c_uint) -> Status {
     with(|state| {
-        state.current()?;
+        let (_, _, card) = state.current()?;
+        state.has_room(card)?;
         let handle = state.name(1);
         state.events.insert(handle, Arc::default());
         // SAFETY: the caller's promise.

@@ -4,6 +4,7 @@ mod faults;
 mod machine;
 mod refused;
 mod rig;
+mod short;
 
 use plimsoll_base::{Bytes, Code};
 use plimsoll_device::Device;

@@ -7,7 +7,6 @@ mod machine;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use plimsoll::recorded::{Case, Verified};
 use plimsoll::{Bytes, Code, DeviceSpec, Devices, Options};
@@ -18,6 +17,9 @@ use plimsoll_kernels::CpuKernels;
 use plimsoll_memory::Ledger;
 
 use machine::Machine;
+
+/// Cases that need features that are not built yet: a plan says UNIMPLEMENTED, and nothing else.
+const NOT_YET: &[&str] = &["switch_ref_merge"];
 
 /// A machine with one mock card.
 struct Rig {
@@ -54,12 +56,9 @@ impl Rig {
         self.machine.gpus.reset_peak(0).unwrap();
         let before = self.machine.used(0);
         let devices = self.devices();
-        let mut replay = match case.open(devices) {
-            Err(error) if error.code() == Code::Unimplemented => return Ok(false),
-            replay => replay.map_err(text)?,
-        };
+        let mut replay = case.open(devices).map_err(text)?;
         match replay.plan() {
-            Err(error) if error.code() == Code::Unimplemented => return Ok(false),
+            Err(error) if error.code() == Code::Unimplemented && NOT_YET.contains(&case.name()) => return Ok(false),
             planned => planned.map_err(text)?,
         }
         replay.verify(&mut Verified::default())?;
@@ -97,7 +96,7 @@ fn cases() -> Vec<PathBuf> {
 fn replay(part: usize, of: usize) {
     let Some(rig) = Rig::new(&format!("cases-{part}")) else { return };
     let only = std::env::var("PLIMSOLL_CASE").ok();
-    let computed = AtomicUsize::new(0);
+    let mut computed = 0;
     let mut failed = Vec::new();
     for folder in cases().into_iter().skip(part).step_by(of) {
         let name = folder.file_name().unwrap().to_string_lossy().into_owned();
@@ -105,15 +104,12 @@ fn replay(part: usize, of: usize) {
             continue;
         }
         match rig.replay(&folder) {
-            Ok(on_the_card) => {
-                computed.fetch_add(usize::from(on_the_card), Ordering::Relaxed);
-            }
+            Ok(on_the_card) => computed += usize::from(on_the_card),
             Err(why) => failed.push(format!("{name}: {why}")),
         }
     }
     assert!(failed.is_empty(), "{} cases failed:\n{}", failed.len(), failed.join("\n"));
-    let computed = computed.into_inner();
-    assert!(computed * 2 >= cases().len() / of || only.is_some(), "{computed} cases used the card");
+    assert!(computed * 4 >= cases().len() / of * 3 || only.is_some(), "{computed} cases used the card");
 }
 
 #[test]

@@ -1,0 +1,67 @@
+//! Every call of the driver that may find no memory finds none in turn: an error, and nothing stays behind.
+
+use std::sync::Arc;
+
+use plimsoll_base::{Bytes, Code, Result};
+use plimsoll_device::Bindings;
+use plimsoll_device::{BufferRef, Command, Device, KernelCall, Library, Place, Program, Run, Work};
+use plimsoll_device_cuda::{CudaCard, CudaLibrary, any_card};
+use plimsoll_memory::Address;
+use plimsoll_request::KernelRequest;
+use plimsoll_request::movement::Movement;
+
+use super::rig::Cards;
+
+/// Opens a card, and runs a program with a copy from the host, a kernel, and a copy back, twice.
+fn scenario(cards: &Cards) -> Result<()> {
+    let card = CudaCard::open(&cards.driver, &cards.driver.cards()?[0], &cards.compiler)?;
+    let device = cards.device(&card, 0, Some(Bytes(32 << 20)), Arc::new(CudaLibrary))?;
+    let arena = device.allocate(Bytes(3 << 20), "arena")?;
+    let fill = KernelRequest::Movement { element: 4, movement: Movement::Fill { elements: 4 } };
+    let variant = CudaLibrary.variants(&any_card(), &fill)?.remove(0);
+    let call = KernelCall { request: Arc::new(fill), variant: Arc::new(variant), step: 0 };
+    let buffer = |place, offset, bytes| BufferRef { place, offset, bytes };
+    let command =
+        |work, args| Command { work, args, scratch: None, worker_scratch: None, guard: None, waits: vec![], label: "node".into() };
+    let (value, filled) = (buffer(Place::Arena(0), 0, 4), buffer(Place::Arena(0), 256, 16));
+    let commands = vec![
+        command(Work::Copy, vec![buffer(Place::Feed(0), 0, 4), value]),
+        command(Work::Kernel(call), vec![value, filled]),
+        command(Work::Copy, vec![filled, buffer(Place::Fetch(0), 0, 16)]),
+    ];
+    let executable = device.load(0, Arc::new(Program { commands }))?;
+    let (feed, mut fetch) = ([7u8, 0, 1, 2], [0u8; 16]);
+    let bindings = Bindings {
+        arenas: vec![arena.address()],
+        feeds: vec![Address::new(feed.as_ptr().cast_mut())],
+        fetches: vec![Address::new(fetch.as_mut_ptr())],
+        ..Bindings::default()
+    };
+    let mut run = Arc::new(Run::new(1, bindings));
+    for _ in 0..2 {
+        Run::alone(&mut run).restart();
+        executable.submit(&run);
+        device.drive(&run);
+        run.failure().map_or(Ok(()), |failure| Err(failure.fault.to_error()))?;
+        assert_eq!(std::mem::take(&mut fetch), feed.repeat(4)[..]);
+    }
+    Ok(())
+}
+
+#[test]
+fn every_call_may_find_no_memory() {
+    let Some(cards) = Cards::new("short", &[64]) else { return };
+    let gpus = &cards.machine.gpus;
+    gpus.refuse(0, u64::MAX).unwrap();
+    scenario(&cards).unwrap();
+    let calls = u64::MAX - gpus.left(0).unwrap();
+    assert!((20..500).contains(&calls), "{calls} calls");
+    for call in 1..=calls {
+        gpus.refuse(0, call).unwrap();
+        let error = scenario(&cards).expect_err("a call found no memory");
+        assert_eq!((error.code(), gpus.left(0).unwrap()), (Code::ResourceExhausted, 0), "call {call} of {calls}: {error}");
+        assert_eq!(cards.machine.used(0), 0, "call {call} of {calls}: {error}");
+    }
+    gpus.refuse(0, 0).unwrap();
+    scenario(&cards).unwrap();
+}
