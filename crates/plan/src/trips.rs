@@ -35,7 +35,7 @@ pub(crate) fn most_behind(graph: &Graph, pruned: &Pruned, frame: &Frame) -> Most
 
 /// What an integer is in the first iteration, if that is known, which is larger by the same number in each iteration, and this number.
 pub(crate) fn count_of(graph: &Graph, facts: &IdVec<NodeId, Vec<Fact>>, frame: &Frame, tensor: Output) -> Option<(Option<i128>, i128)> {
-    let counted = Counted { graph, facts, frame };
+    let counted = Counted { graph, facts, frame, before: None };
     let round = counted.round(tensor)?;
     Some((counted.int(round.first), counted.step(round.merge, round.next)?))
 }
