@@ -37,4 +37,4 @@ pub use kernels::{Constraint, DEFAULT_DEVICE, Found, KernelDef, KernelRegistry};
 pub use lower::{AnchorCall, Call, CountedFn, KernelCx, ListOp, Lower, Meta, StatefulCall, Update};
 pub use recipe::Recipe;
 pub use registry::{Gradient, OpRules, Registry};
-pub use types::{types, types_of_both};
+pub use types::types;

@@ -43,38 +43,33 @@ const MOST_TYPES: usize = 3;
 /// Lists of integers (strides, sizes of windows) are ones, this many.
 const LISTS: [usize; 4] = [4, 5, 1, 0];
 
-/// The types that an operation computes, in the order of the table; for an operation without a type to choose, those of its arguments.
-/// None where no inputs were found that its rules accept.
-pub fn types(registry: &Registry, library: &dyn Library, spec: &DeviceSpec, op: &str) -> Option<Vec<DataType>> {
+/// The types that an operation computes with a library, in the order of the table; for an operation without a type to choose, those of
+/// its arguments. Then those of them that it computes with another library, too, which is asked with inputs that the first accepts. A
+/// library comes with the specification that it is asked for. None where no inputs were found that the rules accept.
+pub fn types(
+    registry: &Registry,
+    (library, spec): (&dyn Library, &DeviceSpec),
+    other: (&dyn Library, &DeviceSpec),
+    op: &str,
+) -> Option<(Vec<DataType>, Vec<DataType>)> {
     let (rules, def) = (registry.get(op)?, registry.table().get(op)?);
     let probe = Probe { rules, def: &def, library, spec };
-    if moves_bytes(rules.lower) {
-        return Some(main_attr(&def).map_or_else(|| fixed_types(&def), allowed));
-    }
-    let Some(main) = main_attr(&def) else {
-        probe.first(&[None])?;
-        return Some(fixed_types(&def));
-    };
-    let types: Vec<Option<DataType>> = allowed(main).into_iter().map(Some).collect();
-    let accepted = probe.first(&types)?;
-    let of = |data_type: &Option<DataType>| probe.answers(*data_type, &accepted).then_some(*data_type)?;
-    Some(types.iter().filter_map(of).collect())
-}
-
-/// Of the types that an operation computes with one library, those that it computes with another, too. Each comes with the
-/// specification that it is asked for. The second is asked with inputs that the first accepts.
-pub fn types_of_both(registry: &Registry, one: (&dyn Library, &DeviceSpec), other: (&dyn Library, &DeviceSpec), op: &str) -> Vec<DataType> {
-    let (Some(rules), Some(def)) = (registry.get(op), registry.table().get(op)) else { return Vec::new() };
-    if moves_bytes(rules.lower) {
-        return types(registry, one.0, one.1, op).unwrap_or_default();
-    }
-    let [first, second] = [one, other].map(|(library, spec)| Probe { rules, def: &def, library, spec });
+    let second = Probe { library: other.0, spec: other.1, ..probe };
     let main = main_attr(&def);
-    let tried: Vec<Option<DataType>> = main.map_or_else(|| vec![None], |main| allowed(main).into_iter().map(Some).collect());
-    let Some(accepted) = first.first(&tried) else { return Vec::new() };
-    let is_both = |data_type: &&Option<DataType>| first.answers(**data_type, &accepted) && second.answers(**data_type, &accepted);
-    let both: Vec<Option<DataType>> = tried.iter().filter(is_both).copied().collect();
-    if main.is_none() && !both.is_empty() { fixed_types(&def) } else { both.into_iter().flatten().collect() }
+    if moves_bytes(rules.lower) {
+        let types = main.map_or_else(|| fixed_types(&def), allowed);
+        return Some((types.clone(), types));
+    }
+    let Some(main) = main else {
+        let accepted = probe.first(&[None])?;
+        let types = fixed_types(&def);
+        return Some(if second.answers(None, &accepted) { (types.clone(), types) } else { (types, Vec::new()) });
+    };
+    let tried: Vec<Option<DataType>> = allowed(main).into_iter().map(Some).collect();
+    let accepted = probe.first(&tried)?;
+    let types: Vec<DataType> = tried.iter().filter(|tried| probe.answers(**tried, &accepted)).filter_map(|tried| *tried).collect();
+    let both = types.iter().copied().filter(|data_type| second.answers(Some(*data_type), &accepted)).collect();
+    Some((types, both))
 }
 
 /// The attribute of a type that says what is computed.
@@ -127,6 +122,7 @@ struct Attempt {
     list: usize,
 }
 
+#[derive(Clone, Copy)]
 struct Probe<'a> {
     rules: &'a OpRules,
     def: &'a OpDef,

@@ -68,9 +68,12 @@ fn operation(registry: &Registry, name: &'static str) -> Operation {
         Some(Gradient::Unknown) | None => Differentiable::No,
     };
     let devices: Vec<DeviceKind> = [DeviceKind::Cpu, DeviceKind::Gpu].into_iter().filter(has).collect();
-    let on_a_card = || plimsoll_runtime::computed_types_on(registry, &CudaLibrary, &any_card(), name);
-    let nvidia = if devices.contains(&DeviceKind::Gpu) { on_a_card() } else { Vec::new() };
-    Operation { name, types: plimsoll_runtime::computed_types(registry, name), gradient, devices, nvidia }
+    let found = plimsoll_runtime::computed_types(registry, (&CudaLibrary, &any_card()), name);
+    let (types, mut nvidia) = found.map_or((None, Vec::new()), |(types, nvidia)| (Some(types), nvidia));
+    if !devices.contains(&DeviceKind::Gpu) {
+        nvidia.clear();
+    }
+    Operation { name, types, gradient, devices, nvidia }
 }
 
 /// The operations without rules that a run of a model needs.

@@ -45,6 +45,21 @@ pub enum Access {
     ReadWritten,
 }
 
+impl Access {
+    /// The words of the fault; `{0}` is the number of the element.
+    pub const fn refusal(self) -> &'static str {
+        match self {
+            Access::Write => "Could not write to TensorArray index {0} because it has already been written to.",
+            Access::Read => {
+                "Could not read index {0} twice because it was cleared after a previous read (perhaps try setting clear_after_read = false?)."
+            }
+            Access::ReadWritten => {
+                "Could not read from TensorArray index {0}, which was not written. Furthermore, the element shape is not fully defined."
+            }
+        }
+    }
+}
+
 /// The rows or elements that are read or written by index. At run time a fault for an index outside, unless another thing is said.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "element: bytes of one; the other fields are said above them")]

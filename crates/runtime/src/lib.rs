@@ -39,19 +39,14 @@ pub fn standard_registry() -> plimsoll_ops::Registry {
     plimsoll_ops::Registry::standard(std::sync::Arc::new(plimsoll_kernels::CpuKernels))
 }
 
-/// The types for which the processor's library has kernels for an operation: [`plimsoll_ops::types`].
-pub fn computed_types(registry: &plimsoll_ops::Registry, op: &str) -> Option<Vec<plimsoll_base::DataType>> {
-    plimsoll_ops::types(registry, &plimsoll_kernels::CpuKernels, &any_processor(), op)
-}
-
-/// Those of [`computed_types`] that another library computes, too: [`plimsoll_ops::types_of_both`].
-pub fn computed_types_on(
+/// The types for which the processor's library has kernels for an operation, and those of them that another library computes, too:
+/// [`plimsoll_ops::types`].
+pub fn computed_types(
     registry: &plimsoll_ops::Registry,
-    library: &dyn plimsoll_device::Library,
-    spec: &plimsoll_device::DeviceSpec,
+    other: (&dyn plimsoll_device::Library, &plimsoll_device::DeviceSpec),
     op: &str,
-) -> Vec<plimsoll_base::DataType> {
-    plimsoll_ops::types_of_both(registry, (&plimsoll_kernels::CpuKernels, &any_processor()), (library, spec), op)
+) -> Option<(Vec<plimsoll_base::DataType>, Vec<plimsoll_base::DataType>)> {
+    plimsoll_ops::types(registry, (&plimsoll_kernels::CpuKernels, &any_processor()), other, op)
 }
 
 /// The same kernels exist for every instruction set.

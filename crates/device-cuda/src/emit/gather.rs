@@ -2,7 +2,7 @@
 //! looks at every index. Indices are checked by a kernel before: where one is outside, nothing is written.
 
 use plimsoll_base::{DataType, Error, Result};
-use plimsoll_request::gather::{Gather, ScatterOp, SegmentOp};
+use plimsoll_request::gather::{Access, Gather, ScatterOp, SegmentOp};
 use plimsoll_request::rows::{RowOperand, UpdateRows};
 
 use super::expr::{FAULTS, function};
@@ -132,6 +132,8 @@ struct Combine {
     text: String,
     /// An element of an empty segment.
     empty: String,
+    /// When it is refused, and the words; what was combined before stays.
+    refused: Option<(&'static str, &'static str)>,
     can_fail: bool,
 }
 
@@ -149,6 +151,9 @@ impl Combine {
     fn of_scatter(op: ScatterOp, data_type: DataType) -> Result<Combine> {
         if data_type == DataType::Bool && op != ScatterOp::Update {
             return Err(Error::unimplemented("a kernel for a card: a scatter of bool"));
+        }
+        if matches!(op, ScatterOp::Mark(_)) && data_type != DataType::Uint8 {
+            return Err(Error::invalid_argument(format!("marks of {data_type}")));
         }
         let t = computed(data_type)?;
         let is_float = is_float(data_type);
@@ -176,9 +181,15 @@ impl Combine {
             ScatterOp::Div => (format!("div_{t}(a, b, &bad)"), "1".to_string()),
             ScatterOp::Min => ("b < a ? b : a".to_string(), most),
             ScatterOp::Max => ("b > a ? b : a".to_string(), least),
-            ScatterOp::Mark(_) => return Err(Error::unimplemented("a kernel for a card: marks of a TensorArray")),
+            ScatterOp::Mark(Access::ReadWritten) => ("a".to_string(), "1".to_string()),
+            ScatterOp::Mark(Access::Write | Access::Read) => ("a | b".to_string(), "0".to_string()),
         };
-        Ok(Combine { text, empty, can_fail: op == ScatterOp::Div && !is_float })
+        let refused = match op {
+            ScatterOp::Mark(access @ Access::ReadWritten) => Some(("b > a", access.refusal())),
+            ScatterOp::Mark(access @ (Access::Write | Access::Read)) => Some(("(a & b) != 0", access.refusal())),
+            _ => None,
+        };
+        Ok(Combine { text, empty, refused, can_fail: op == ScatterOp::Div && !is_float })
     }
 }
 
@@ -201,7 +212,7 @@ struct Rows {
 impl Rows {
     fn emit(&self, outside: &'static str) -> Result<Emitted> {
         // Where a division may fail in the middle, the variable would not be as before.
-        if self.combine.can_fail {
+        if self.combine.can_fail || (self.combine.refused.is_some() && self.ignore) {
             return Err(Error::unimplemented("a kernel for a card: a scatter that divides integers"));
         }
         let (indices, updates, output) = if self.segments { (1, 0, 2) } else { (1, 2, 3) };
@@ -220,6 +231,9 @@ impl Rows {
         writer.input("updates", ctype, KernelArg::Argument(updates));
         writer.output("q", ctype, KernelArg::Argument(output));
         writer.before.push_str(&format!("DEVICE {t} @_combine({t} a, {t} b) {{ return {}; }}\n", self.combine.text));
+        if let Some((when, _)) = self.combine.refused {
+            writer.before.push_str(&format!("DEVICE int @_refuses({t} a, {t} b) {{ return {when}; }}\n"));
+        }
         let owners = owned(&mut writer, self.rows, self.inner, self.indices, !self.ignore);
         let begin = if self.segments { narrow(self.data_type, &self.combine.empty) } else { "p[at]".to_string() };
         let copies = if self.segments { "" } else { "if (p != q) " };
@@ -228,15 +242,17 @@ impl Rows {
         writer.line(format!("i64 to = (i64)indices[k]; {index} row = ({index})to;"));
         writer.line("if (to < 0 || to >= (i64)rows || row < first || row >= end) continue;");
         let update = if self.scalar { "updates[0]" } else { "updates[k * inner + c]" };
-        let value = format!("@_combine({}, {})", widen(self.data_type, "q[row * inner + c]"), widen(self.data_type, update));
+        let operands = format!("{}, {}", widen(self.data_type, "q[row * inner + c]"), widen(self.data_type, update));
+        if self.combine.refused.is_some() {
+            writer.line(format!("if (@_refuses({operands})) {{ fail(fault, base, row, 2); continue; }}"));
+        }
+        let value = format!("@_combine({operands})");
         writer.line(format!("q[row * inner + c] = {};", narrow(self.data_type, value)));
         writer.line("}\n  }");
         kernels.push(writer.finish("rows", blocks(owners))?);
-        let faults = if self.ignore {
-            Vec::new()
-        } else {
-            vec![FaultText::of(outside, FaultNumber::Element, FaultNumber::Constant(self.rows as i64))]
-        };
+        let words = [Some(outside), self.combine.refused.map(|(_, words)| words)].into_iter().flatten();
+        let fault = |words| FaultText::of(words, FaultNumber::Element, FaultNumber::Constant(self.rows as i64));
+        let faults = if self.ignore { Vec::new() } else { words.map(fault).collect() };
         let in_place = if self.segments { Vec::new() } else { vec![(0, 0)] };
         Ok(Emitted { kernels, between: Vec::new(), faults, in_place })
     }

@@ -6,7 +6,7 @@ use plimsoll_device_cuda::emit;
 use plimsoll_kernels::CpuKernels;
 use plimsoll_request::KernelRequest;
 use plimsoll_request::expr::{BinaryOp, Expr, ExprBuilder, Reg, Scalar, UnaryOp};
-use plimsoll_request::gather::{Gather, ScatterOp, SegmentOp};
+use plimsoll_request::gather::{Access, Gather, ScatterOp, SegmentOp};
 use plimsoll_request::movement::{Movement, Pick};
 use plimsoll_request::nn::Nn;
 use plimsoll_request::norm::BatchNormSpec;
@@ -619,7 +619,35 @@ pub fn gathers(seed: u64) -> Vec<Case> {
         let types = vec![output; gather.arguments().unwrap().outputs.len()];
         cases.push(Case { request: gather, inputs, input_types, types, near: Near::Exact });
     }
+    // An update of 0 looks at nothing.
+    for access in [Access::Write, Access::Read, Access::ReadWritten] {
+        let named = [[0, 1, 2], [1, 0, 3]][usize::from(access == Access::ReadWritten)];
+        cases.push(marks(access, named, vec![1, 0, 1]));
+    }
     cases
+}
+
+/// Three accesses to a TensorArray of five elements, of which the second and the fourth are marked.
+fn marks(access: Access, indices: [i32; 3], updates: Vec<u8>) -> Case {
+    let (data_type, index_type) = (DataType::Uint8, DataType::Int32);
+    let scatter = Gather::Scatter {
+        op: ScatterOp::Mark(access),
+        data_type,
+        index_type,
+        shape: vec![5],
+        indices: 3,
+        depth: 1,
+        scalar_updates: updates.len() == 1,
+        ignore: false,
+    };
+    let indices = indices.iter().flat_map(|index| index.to_le_bytes()).collect();
+    Case {
+        request: KernelRequest::Gather(scatter),
+        inputs: vec![vec![0, 1, 0, 1, 0], indices, updates],
+        input_types: vec![data_type, index_type, data_type],
+        types: vec![data_type],
+        near: Near::Exact,
+    }
 }
 
 /// A momentum update of rows: two variables, a gradient and a rate.
@@ -710,5 +738,10 @@ pub fn faults() -> Vec<Case> {
     let random = Random::Stateless { distribution: Distribution::UniformInt, data_type: DataType::Int32, elements: 9 };
     let inputs = vec![vec![0; 8], vec![0; 16], ints(&[3]), ints(&[3])];
     add(KernelRequest::Random(random), inputs, vec![DataType::Uint64, DataType::Uint64, index_type, index_type]);
+    for (access, named) in
+        [(Access::Write, [0, 3, 2]), (Access::Read, [0, 1, 4]), (Access::ReadWritten, [1, 3, 4]), (Access::Write, [0, 5, 2])]
+    {
+        cases.push(marks(access, named, vec![1]));
+    }
     cases
 }

@@ -180,10 +180,10 @@ macro_rules! integers {
 integers!(i8 i16 i32 i64 u8 u16 u32 u64);
 
 macro_rules! marks {
-    ($($op:ident: $empty:literal, |$old:ident, $new:ident| $value:expr, $text:literal)*) => {$(
+    ($($op:ident: $access:ident, $empty:literal, |$old:ident, $new:ident| $value:expr)*) => {$(
         impl Combine<u8> for $op {
             const EMPTY: u8 = $empty;
-            const REFUSED: &'static str = $text;
+            const REFUSED: &'static str = Access::$access.refusal();
             #[inline(always)]
             fn combine($old: u8, $new: u8) -> Option<u8> {
                 $value
@@ -192,12 +192,9 @@ macro_rules! marks {
     )*};
 }
 marks!(
-    MarkWritten: 0, |old, new| if old & new == 0 { Some(old | new) } else { None },
-        "Could not write to TensorArray index {0} because it has already been written to."
-    MarkRead: 0, |old, new| if old & new == 0 { Some(old | new) } else { None },
-        "Could not read index {0} twice because it was cleared after a previous read (perhaps try setting clear_after_read = false?)."
-    IsWritten: 1, |old, new| if new <= old { Some(old) } else { None },
-        "Could not read from TensorArray index {0}, which was not written. Furthermore, the element shape is not fully defined."
+    MarkWritten: Write, 0, |old, new| if old & new == 0 { Some(old | new) } else { None }
+    MarkRead: Read, 0, |old, new| if old & new == 0 { Some(old | new) } else { None }
+    IsWritten: ReadWritten, 1, |old, new| if new <= old { Some(old) } else { None }
 );
 
 /// The initial value of an element.

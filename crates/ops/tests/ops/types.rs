@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use crate::common::record::cases;
-use plimsoll_device::{DeviceSpec, InstructionSet};
+use plimsoll_device::{DeviceSpec, InstructionSet, Library};
 use plimsoll_kernels::CpuKernels;
 use plimsoll_ops::Registry;
 
@@ -17,6 +17,7 @@ const NOT_FOUND: &[&str] =
 fn types_are_those_that_were_recorded_at_least() {
     let registry = Registry::standard(Arc::new(CpuKernels));
     let spec = DeviceSpec::cpu(0, None, 1, InstructionSet::Baseline);
+    let own: (&dyn Library, &DeviceSpec) = (&CpuKernels, &spec);
     let (mut failures, mut compared, mut known) = (BTreeSet::new(), 0, HashMap::new());
     for case in cases("op") {
         let Some(def) = registry.table().get(case.op) else { continue };
@@ -27,8 +28,11 @@ fn types_are_those_that_were_recorded_at_least() {
             continue;
         }
         compared += 1;
-        let found = known.entry(case.op).or_insert_with(|| plimsoll_ops::types(&registry, &CpuKernels, &spec, case.op));
-        if !found.as_ref().is_some_and(|types| types.contains(&value.data_type())) {
+        let found = known.entry(case.op).or_insert_with(|| plimsoll_ops::types(&registry, own, own, case.op));
+        if let Some((types, both)) = found {
+            assert_eq!(types, both, "{}: with the same library twice", case.op);
+        }
+        if !found.as_ref().is_some_and(|(types, _)| types.contains(&value.data_type())) {
             failures.insert(format!("{} of {}", case.op, value.data_type()));
         }
     }
@@ -40,7 +44,8 @@ fn types_are_those_that_were_recorded_at_least() {
 fn every_operation_has_types_but_for_a_few() {
     let registry = Registry::standard(Arc::new(CpuKernels));
     let spec = DeviceSpec::cpu(0, None, 1, InstructionSet::Baseline);
+    let own: (&dyn Library, &DeviceSpec) = (&CpuKernels, &spec);
     let names = registry.names();
-    let lacking: Vec<&str> = names.into_iter().filter(|name| plimsoll_ops::types(&registry, &CpuKernels, &spec, name).is_none()).collect();
+    let lacking: Vec<&str> = names.into_iter().filter(|name| plimsoll_ops::types(&registry, own, own, name).is_none()).collect();
     assert!(lacking.len() < 20 && NOT_FOUND.iter().all(|name| lacking.contains(name)), "{lacking:?}");
 }
