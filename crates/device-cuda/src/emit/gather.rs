@@ -234,7 +234,12 @@ impl Rows {
         if let Some((when, _)) = self.combine.refused {
             writer.before.push_str(&format!("DEVICE int @_refuses({t} a, {t} b) {{ return {when}; }}\n"));
         }
-        let owners = owned(&mut writer, self.rows, self.inner, self.indices, !self.ignore);
+        // A kernel that says faults does not look whether there is one: its threads would race.
+        if self.combine.refused.is_some() {
+            writer.fault();
+        }
+        let guarded = !self.ignore && self.combine.refused.is_none();
+        let owners = owned(&mut writer, self.rows, self.inner, self.indices, guarded);
         let begin = if self.segments { narrow(self.data_type, &self.combine.empty) } else { "p[at]".to_string() };
         let copies = if self.segments { "" } else { "if (p != q) " };
         writer.line(format!("{copies}for ({index} row = first; row < end; ++row) {{ {index} at = row * inner + c; q[at] = {begin}; }}"));
