@@ -1,7 +1,7 @@
 //! The iterations of a loop that the session drives: the runs of its condition and of its body, in turn.
 //!
 //! A run in stages holds the memory of one stage at a time. Between the condition and the body of one loop that would cost more than
-//! the runs themselves, so arenas and constants stay where both parts together take no more than the larger one of them. The two are
+//! the runs themselves. So arenas and constants stay where both parts together take no more than the larger one of them. The two are
 //! never under way at once: they share the arena.
 
 use std::sync::Arc;
