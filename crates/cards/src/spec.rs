@@ -1,4 +1,4 @@
-//! The specification of a logical device on a simulated card.
+//! The specification of a logical device on a card.
 
 use plimsoll_device::{CardPart, DeviceKind, DeviceSpec, InstructionSet, ModelledLink};
 
@@ -8,29 +8,38 @@ impl LogicalDevice {
     /// Its specification on a simulated card, whose kernels one thread of the processor runs. It is as fast as that, or, on the
     /// virtual clock, as the card's model and `speed=FACTOR` say.
     pub fn simulated_spec(&self, instructions: InstructionSet) -> DeviceSpec {
-        let cpu = DeviceSpec::cpu(0, None, 1, instructions);
+        let spec = self.spec(instructions);
         let card = self.card.as_ref();
         let simulation = card.and_then(|card| card.device.simulation.as_ref());
-        let speed = card.zip(simulation.and_then(|simulation| simulation.speed));
-        let (flops, bandwidth) = match speed {
-            Some((card, speed)) => (speed * card.device.peak_flops(), speed * card.device.bandwidth),
-            None => (cpu.flops, cpu.bandwidth),
-        };
-        let link = |(card, _): (&Card, f64)| ModelledLink {
-            bandwidth: simulation.map_or(bandwidth, |simulation| simulation.link),
-            peers: card.device.peers.clone(),
-        };
-        let part = |card: &Card| CardPart { card: card.device.ordinal, priority: self.priority, modelled: speed.map(link) };
+        let Some((card, speed)) = card.zip(simulation.and_then(|simulation| simulation.speed)) else { return spec };
+        let (flops, bandwidth) = (speed * card.device.peak_flops(), speed * card.device.bandwidth);
+        let link = simulation.map_or(bandwidth, |simulation| simulation.link);
+        let modelled = Some(ModelledLink { bandwidth: link, peers: card.device.peers.clone() });
+        DeviceSpec { flops, bandwidth, card: spec.card.map(|part| CardPart { modelled, ..part }), ..spec }
+    }
+
+    /// Its specification on a real card, as far as it is known before that is opened. It is as fast as the card's clocks say, where they
+    /// are known.
+    pub fn real_spec(&self, instructions: InstructionSet) -> DeviceSpec {
+        let spec = self.spec(instructions);
+        let Some(card) = &self.card else { return spec };
+        let known = |value: f64, otherwise: f64| if value > 0.0 { value } else { otherwise };
+        let (flops, bandwidth) = (card.device.peak_flops(), card.device.bandwidth);
+        DeviceSpec { flops: known(flops, spec.flops), bandwidth: known(bandwidth, spec.bandwidth), ..spec }
+    }
+
+    /// The specification of a card that one thread of the processor acts.
+    fn spec(&self, instructions: InstructionSet) -> DeviceSpec {
+        let card = self.card.as_ref();
+        let part = |card: &Card| CardPart { card: card.device.ordinal, priority: self.priority, modelled: None };
         DeviceSpec {
             name: self.name.clone(),
             kind: DeviceKind::Gpu,
             memory_limit: self.line(),
             overhead: self.overhead,
-            flops,
-            bandwidth,
             card: card.map(part),
             description: card.map_or_else(String::new, Card::description),
-            ..cpu
+            ..DeviceSpec::cpu(0, None, 1, instructions)
         }
     }
 }

@@ -50,7 +50,8 @@ pub fn open(options: &Options, given: &DeviceOptions) -> Result<Devices> {
     let devices = open_quietly(options, given)?;
     devices.start_log().iter().for_each(output::note);
     let notes = devices.division().map_or(&[][..], |division| &division.notes);
-    notes.iter().for_each(|note| output::note(format_args!("note: {note}")));
+    let obstacle = devices.division().and_then(|division| division.obstacle.as_ref());
+    notes.iter().chain(obstacle).for_each(|note| output::note(format_args!("note: {note}")));
     Ok(devices)
 }
 

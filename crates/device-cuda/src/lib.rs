@@ -2,7 +2,7 @@
 //!
 //! Libraries are found and loaded at run time ([`ComputeLibrary`]) and never linked: a machine without a driver is an ordinary machine,
 //! and a function that a library lacks is a sentence. A device computes what [`CudaLibrary`] has kernels for ([`emit`]); the compiler
-//! ([`Compiler`]) makes cubins of their text. Programs do not open the device yet: sessions get it by `runtime::Devices::with`.
+//! ([`Compiler`]) makes cubins of their text. `runtime/src/cards` opens the device for programs.
 //!
 //! Without a card the driver and the compiler are mocks (`mock-driver`), opened by path as the real ones are: `tests/computing`.
 
@@ -14,11 +14,13 @@ mod libraries;
 mod library;
 mod nvml;
 mod source;
+mod toolkit;
 
 pub use compile::Compiler;
 pub use compute::{CudaCard, CudaDevice};
 pub use driver::{CudaDriver, DriverCard};
 pub use libraries::{ComputeLibrary, Found, Seen};
 pub use library::can_load;
-pub use nvml::{Activity, Driver, Look, Memory, NvidiaCard, Nvml, Process, ProcessKind};
+pub use nvml::{Activity, Driver, Look, Memory, NvidiaCard, Nvml, Process, ProcessKind, subtract};
 pub use source::{ALIGNMENT, CudaLibrary, CudaSource, any_card, variant_of};
+pub use toolkit::Toolkit;

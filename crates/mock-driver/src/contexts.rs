@@ -7,13 +7,17 @@ use crate::state::{CURRENT, Context, INVALID_CONTEXT, Opaque, State, Status, put
 impl State {
     fn context(&mut self, device: c_int) -> u64 {
         let context = self.name(1);
-        self.contexts.insert(context, Context { device, retained: 1 });
+        self.contexts.insert(context, Context { device, retained: 1, bytes: 0 });
         context
     }
 
     /// Ends a context and frees its allocations.
     fn end_context(&mut self, context: u64) {
-        self.contexts.remove(&context);
+        if let Some(Context { device, bytes, .. }) = self.contexts.remove(&context)
+            && let Ok(card) = self.card(device)
+        {
+            self.give_back(card, bytes);
+        }
         let gone: Vec<u64> =
             self.allocations.iter().filter(|(_, on)| on.context == context && on.pool.is_none()).map(|(name, _)| *name).collect();
         for name in gone {
@@ -104,7 +108,12 @@ pub unsafe extern "C" fn cuDevicePrimaryCtxRetain(place: *mut Opaque, device: c_
                 context
             }
             None => {
+                let card = state.card(device)?;
+                state.works(card)?;
+                let bytes = state.machine.context(card);
+                state.take(card, bytes)?;
                 let context = state.context(device);
+                state.contexts.insert(context, Context { device, retained: 1, bytes });
                 state.primaries.insert(device, context);
                 context
             }

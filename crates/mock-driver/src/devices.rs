@@ -7,6 +7,9 @@ use crate::state::{INVALID_VALUE, NOT_FOUND, Status, begin, put, status, with};
 /// The version of CUDA that the driver is of.
 pub const VERSION: c_int = 13050;
 
+/// The compute capability of all cards, major and minor.
+pub const CAPABILITY: (c_int, c_int) = (9, 0);
+
 #[unsafe(no_mangle)]
 pub extern "C" fn cuInit(_flags: c_uint) -> Status {
     begin()
@@ -73,12 +76,12 @@ pub unsafe extern "C" fn cuDeviceTotalMem(bytes: *mut c_uint, device: c_int) -> 
     with(|state| unsafe { put(bytes, c_uint::try_from(state.machine.cards()[state.card(device)?].total).unwrap_or(c_uint::MAX)) })
 }
 
-/// The compute capability is 9.0; all other attributes are 1.
+/// But for the compute capability all attributes are 1.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuDeviceGetAttribute(value: *mut c_int, attribute: c_int, device: c_int) -> Status {
     let known = match attribute {
-        75 => 9,
-        76 => 0,
+        75 => CAPABILITY.0,
+        76 => CAPABILITY.1,
         _ => 1,
     };
     // SAFETY: the caller's promise.

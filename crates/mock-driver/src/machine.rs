@@ -134,6 +134,18 @@ impl Machine {
         left > 0 && self.refuse(card, left - 1).is_ok() && left == 1
     }
 
+    /// From now on a device's own context takes so many bytes of the card.
+    ///
+    /// # Errors
+    /// The file system's error.
+    pub fn set_context(&self, card: usize, bytes: u64) -> io::Result<()> {
+        self.file.write_all_at(&bytes.to_le_bytes(), CARD * (card as u64 + 1) + 48)
+    }
+
+    pub(crate) fn context(&self, card: usize) -> u64 {
+        word(&self.file, CARD * (card as u64 + 1) + 48).unwrap_or(0)
+    }
+
     /// A card falls off the bus, as real ones do.
     ///
     /// # Errors

@@ -117,6 +117,17 @@ pub unsafe extern "C" fn nvmlDeviceGetUUID(handle: Handle, place: *mut c_char, l
     with(|machine| card(machine, handle).and_then(|card| unsafe { put_text(&machine.cards()[card].name(), place, length) }))
 }
 
+/// That of the driver's attributes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlDeviceGetCudaComputeCapability(handle: Handle, major: *mut c_int, minor: *mut c_int) -> c_uint {
+    let (most, least) = crate::devices::CAPABILITY;
+    with(|machine| {
+        card(machine, handle)?;
+        // SAFETY: the caller's promise.
+        unsafe { put(major, most).and_then(|()| put(minor, least)) }
+    })
+}
+
 /// `nvmlPciInfo_t`
 #[repr(C)]
 pub struct Pci {

@@ -45,6 +45,8 @@ pub struct Context {
     pub device: c_int,
     /// How often a device's own context is retained; those that a program made are retained once.
     pub retained: u64,
+    /// Bytes that it takes of its card.
+    pub bytes: u64,
 }
 
 /// A process after `cuInit`.

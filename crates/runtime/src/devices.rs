@@ -9,9 +9,9 @@ use plimsoll_cards::{Division, Environment, LogicalDevice, Options, PhysicalDevi
 use plimsoll_device::{Costs, Device, DeviceKind, DeviceSpec, InstructionSet, Library};
 use plimsoll_device_cpu::{CpuDevice, CpuPool};
 use plimsoll_kernels::CpuKernels;
-use plimsoll_machine::Machine;
 
 use crate::cancellation::Asking;
+use crate::cards::Found;
 use crate::grants::{Idle, Turns};
 
 /// Logical devices with their lines, and the threads that compute for them. Cloning shares them. Two `Devices` in one process
@@ -49,52 +49,46 @@ pub struct DeviceReport {
 }
 
 impl Devices {
-    /// Opens the devices that the options make of this machine, whatever the environment says.
+    /// Opens the devices that the options make of this machine, whatever the environment says. Of cards, simulated ones only.
     ///
     /// # Errors
     /// As [`Devices::open_in`].
     pub fn open(options: &Options) -> Result<Devices> {
-        Devices::open_in(options, &Environment::new())
+        Devices::open_in(options, &Environment::new().with("PLIMSOLL_NVML", ""))
     }
 
-    /// Opens the devices that options and environment make of this machine. On simulated cards, bytes that have to be held from the
-    /// beginning are reserved.
+    /// Opens the devices that options and environment make of this machine. Its cards are simulated ones where they are asked for, else
+    /// those of NVIDIA's driver, unless PLIMSOLL_NVML is empty. On cards, bytes that have to be held from the beginning are reserved.
+    /// Real cards that cannot be used are left out, and [`Division::obstacle`] says why.
     ///
     /// # Errors
-    /// INVALID_ARGUMENT naming option and value for options that make no sense. UNIMPLEMENTED for those of later work.
+    /// INVALID_ARGUMENT naming option and value for options that make no sense, and for GPUs that they name and that cannot be used.
     /// RESOURCE_EXHAUSTED where a card has no room, with the holders.
     pub fn open_in(options: &Options, environment: &Environment) -> Result<Devices> {
-        let (cards, leased, division) = Devices::found(options, environment)?;
+        let found = Found::look(options, environment)?;
         let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
         let threads = options.threads_in(environment, cores)?;
         let pool = CpuPool::with_inter_op(threads, options.queues_in(environment))?;
+        let asking = Arc::default();
+        let (division, gpus) = crate::cards::open(found, options, environment, &asking)?;
         let spec = |cpu: &LogicalDevice| DeviceSpec {
             machine: plimsoll_memory::physical_memory(),
             caches: plimsoll_device_cpu::caches(),
             ..DeviceSpec::cpu(cpu.index(), cpu.memory_limit, threads as u32, InstructionSet::detect())
         };
         let cpus = division.of(DeviceKind::Cpu).map(spec);
-        let mut devices: Vec<Arc<dyn Device>> =
-            cpus.map(|spec| Arc::new(CpuDevice::new(spec, pool.clone(), Arc::new(CpuKernels))) as Arc<dyn Device>).collect();
-        let asking = Arc::default();
-        devices.extend(crate::cards::open(&division, &cards, leased, options, &asking)?);
+        let cpus = cpus.map(|spec| Arc::new(CpuDevice::new(spec, pool.clone(), Arc::new(CpuKernels))) as Arc<dyn Device>);
+        let devices = cpus.chain(gpus).collect();
         Devices::of(devices, options, Some(division), asking)
     }
 
-    /// The division that [`Devices::open_in`] would make of this machine. No device is opened, and nothing is reserved.
+    /// The division that [`Devices::open_in`] would make of this machine. No device is opened, and nothing is reserved: the bytes that
+    /// contexts take on real cards are not known.
     ///
     /// # Errors
     /// As [`Devices::open_in`], but for room.
     pub fn divide(options: &Options, environment: &Environment) -> Result<Division> {
-        Devices::found(options, environment).map(|(_, _, division)| division)
-    }
-
-    /// The cards, the ledger of the lease of which they are the part, and the division of the machine.
-    fn found(options: &Options, environment: &Environment) -> Result<(Vec<PhysicalDevice>, Option<Machine>, Division)> {
-        let mut cards = options.simulated_cards(environment)?;
-        let leased = crate::cards::of_a_lease(&mut cards, environment)?;
-        let division = plimsoll_cards::resolve(&cards, options, environment)?;
-        Ok((cards, leased, division))
+        Found::look(options, environment).map(|found| found.division)
     }
 
     /// For each device, the kernels that it has.
@@ -134,15 +128,13 @@ impl Devices {
         Devices(self.0.clone(), Arc::new(options))
     }
 
-    /// The cards of this machine: those that options and environment simulate, as the part that a lease has of them. Whichever of
-    /// them a program sees.
+    /// The cards of this machine that [`Devices::open_in`] divides, as the part that a lease has of them. Whichever of them a program
+    /// sees.
     ///
     /// # Errors
     /// As [`Devices::open_in`], but for room.
     pub fn cards(options: &Options, environment: &Environment) -> Result<Vec<PhysicalDevice>> {
-        let mut cards = options.simulated_cards(environment)?;
-        crate::cards::of_a_lease(&mut cards, environment)?;
-        Ok(cards)
+        Found::look(options, environment).map(|found| found.cards)
     }
 
     /// The specifications that plans are made for.

@@ -200,6 +200,8 @@ pub struct Division {
     pub pinned_host: Option<PinnedHost>,
     /// Options without effect, and why; options that narrowed the choice.
     pub notes: Vec<String>,
+    /// Why cards that could be used are not, as a sentence: set by the caller, who left them out of the division.
+    pub obstacle: Option<String>,
 }
 
 impl Division {

@@ -34,7 +34,8 @@ const MOST_GPUS: usize = 256;
 pub fn resolve(physical: &[PhysicalDevice], options: &Options, environment: &Environment) -> Result<Division> {
     options.check()?;
     let cpus = options.cpu_limits()?.into_iter().enumerate().map(|(index, limit)| cpu(index as u32, limit));
-    let mut division = Division { devices: cpus.collect(), seen: Vec::new(), left_out: Vec::new(), pinned_host: None, notes: Vec::new() };
+    let (seen, left_out, notes) = (Vec::new(), Vec::new(), Vec::new());
+    let mut division = Division { devices: cpus.collect(), seen, left_out, pinned_host: None, notes, obstacle: None };
     let passed = choose::gpus_pass(&options.device_filters)?;
     division.seen = choose::seen(physical, environment, &mut division.notes);
     let used = if !passed {

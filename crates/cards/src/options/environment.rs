@@ -28,8 +28,8 @@ impl Environment {
         "TF_NUM_INTEROP_THREADS",
     ];
 
-    /// The variables that say where programs and their libraries are.
-    pub const FOLDERS: [&str; 3] = ["VIRTUAL_ENV", "CONDA_PREFIX", "PATH"];
+    /// The variables that say where programs, their libraries, and files that may be made again are.
+    pub const FOLDERS: [&str; 5] = ["VIRTUAL_ENV", "CONDA_PREFIX", "PATH", "XDG_CACHE_HOME", "HOME"];
 
     /// No variable is set.
     pub fn new() -> Environment {
@@ -65,9 +65,9 @@ mod tests {
 
     #[test]
     fn only_what_is_looked_at_is_kept() {
-        let variables = [("HOME", "/"), ("CUDA_VISIBLE_DEVICES", ""), ("TF_NUM_INTRAOP_THREADS", " 3 ")];
+        let variables = [("SHELL", "/"), ("CUDA_VISIBLE_DEVICES", ""), ("TF_NUM_INTRAOP_THREADS", " 3 ")];
         let environment = Environment::of(variables.map(|(name, value)| (name.to_string(), value.to_string())));
-        assert_eq!((environment.get("HOME"), environment.get("CUDA_VISIBLE_DEVICES")), (None, Some("")));
+        assert_eq!((environment.get("SHELL"), environment.get("CUDA_VISIBLE_DEVICES")), (None, Some("")));
         assert_eq!((environment.number("TF_NUM_INTRAOP_THREADS"), environment.number("CUDA_VISIBLE_DEVICES")), (Some(3), None));
         assert_eq!(Environment::new().with("CUDA_VISIBLE_DEVICES", "3,2").get("CUDA_VISIBLE_DEVICES"), Some("3,2"));
     }

@@ -83,8 +83,11 @@ pub struct Simulation {
 }
 
 impl PhysicalDevice {
-    /// The least capability that is used, as in a TensorFlow 2.21 without extras.
+    /// The least capability that is used of simulated cards, as in a TensorFlow 2.21 without extras.
     pub const MINIMUM_CAPABILITY: ComputeCapability = ComputeCapability(3, 5);
+
+    /// The least capability of real cards that compute: kernels are not made for older ones.
+    pub const MINIMUM_REAL_CAPABILITY: ComputeCapability = ComputeCapability(8, 0);
 
     /// The cards of a `--sim-gpus` or PLIMSOLL_SIM_GPUS, in the order written; none for the empty text.
     ///
@@ -116,8 +119,10 @@ impl PhysicalDevice {
     /// The least capability with which this card is used. A simulated card computes with the processor's kernels, so a model
     /// older than [`PhysicalDevice::MINIMUM_CAPABILITY`] is used as long as its capability was not lowered.
     pub fn minimum_capability(&self) -> ComputeCapability {
-        let simulated = self.simulation.as_ref().map(|simulation| simulation.model_capability);
-        simulated.map_or(PhysicalDevice::MINIMUM_CAPABILITY, |capability| capability.min(PhysicalDevice::MINIMUM_CAPABILITY))
+        match &self.simulation {
+            Some(simulation) => simulation.model_capability.min(PhysicalDevice::MINIMUM_CAPABILITY),
+            None => PhysicalDevice::MINIMUM_REAL_CAPABILITY,
+        }
     }
 
     /// Single-precision operations a second at best: the order of cards from fast to slow.

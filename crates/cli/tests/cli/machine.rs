@@ -185,8 +185,8 @@ fn cards_of_a_driver_are_listed_in_the_order_of_the_bus() {
     assert_eq!(all(&plain["cards"], "cuda_ordinal"), json!([1, 0]), "the faster one first");
     assert_eq!(all(&plain["cards"], "simulated"), json!([false, false]));
     assert_eq!(all(&plain["cards"], "utilisation_percent"), json!([0, 37]));
-    assert_eq!(plain["cards"][0]["unused"], "its compute capability is 3.0, and the least that is used is 3.5");
-    assert_eq!(plain["cards"][1]["unused"], "NVIDIA cards are not used to compute yet");
+    assert_eq!(plain["cards"][0]["unused"], "its compute capability is 3.0, and the least that is used is 8.0");
+    assert_eq!(plain["cards"][1]["unused"], "its compute capability is 7.5, and the least that is used is 8.0");
     assert_eq!(all(&plain["devices"], "card"), json!([null]));
     let own = &plain["processes"][0];
     assert_eq!((&own["type"], &own["used_bytes"], &own["reserved_bytes"]), (&json!("C+G"), &json!(1500 * MIB), &Value::Null));
@@ -196,7 +196,7 @@ fn cards_of_a_driver_are_listed_in_the_order_of_the_bus() {
 
     let faults = devices("-v", &[("PLIMSOLL_NVML", &mock.path("faults")), ("PLIMSOLL_CUDA_LIBS", "/nowhere")]).out;
     for line in [
-        "note: NVML sees 1 NVIDIA card, not used to compute yet",
+        "note: NVML sees 1 NVIDIA card",
         "note: NVIDIA card 1 of 2 cannot be examined: the GPU is lost",
         "note: NVIDIA card 0 (Tesla T4) does not say: memory: no permission",
         "N/A / N/A",

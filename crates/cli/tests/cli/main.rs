@@ -12,6 +12,7 @@ mod forms;
 mod golden;
 mod limits;
 mod machine;
+mod nvidia;
 mod operations;
 mod output;
 mod page;

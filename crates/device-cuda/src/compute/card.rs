@@ -37,6 +37,11 @@ impl CudaCard {
         &self.context
     }
 
+    /// Bytes in which it gives out memory.
+    pub fn granularity(&self) -> u64 {
+        self.context.granularity
+    }
+
     /// Bytes of its memory that no program has.
     ///
     /// # Errors

@@ -30,11 +30,11 @@ pub struct CudaDevice {
 }
 
 impl CudaDevice {
-    /// What of a specification is the card's to say. The device takes a piece of the card's memory for itself, beside the overhead that
-    /// the specification has already.
+    /// What of a specification is the card's to say. The device takes a piece of the card's memory for itself
+    /// ([`CudaCard::granularity`]): its overhead is at least that.
     pub fn spec(card: &CudaCard, spec: DeviceSpec) -> DeviceSpec {
-        let granularity = card.context().granularity;
-        let overhead = Bytes(spec.overhead.0.saturating_add(granularity));
+        let granularity = card.granularity();
+        let overhead = spec.overhead.max(Bytes(granularity));
         DeviceSpec { overhead, granularity, alignment: ALIGNMENT, threads: 1, ..spec }
     }
 

@@ -4,6 +4,7 @@ mod activity;
 mod calls;
 mod card;
 mod limits;
+mod outside;
 mod process;
 mod raw;
 
@@ -11,6 +12,7 @@ use plimsoll_base::{Bytes, Error, Result};
 use plimsoll_cards::PhysicalDevice;
 
 pub use activity::Activity;
+pub use outside::subtract;
 pub use process::{Process, ProcessKind};
 
 use crate::library::Library;

@@ -1,4 +1,4 @@
-//! A machine with mock cards: a folder with the driver's library, the compiler's, and the machine's file.
+//! A machine with mock cards: a folder with the driver's libraries, the compiler's, and the machine's file.
 
 use std::path::{Path, PathBuf};
 
@@ -22,7 +22,7 @@ impl Machine {
         let folder = std::env::temp_dir().join(format!("plimsoll-computing-{test}-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&folder);
         std::fs::create_dir_all(&folder).expect("a folder");
-        for name in ["libcuda.so.1", "libnvrtc.so.13"] {
+        for name in ["libcuda.so.1", "libnvrtc.so.13", "libnvidia-ml.so.1"] {
             // Not links: the loader takes two names of one file for one library.
             let library = std::env::current_exe().expect("this program").with_file_name("libplimsoll_mock_driver.so");
             std::fs::copy(library, folder.join(name)).expect("the mock driver was built");

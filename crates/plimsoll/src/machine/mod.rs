@@ -49,7 +49,7 @@ pub struct View {
     pub waiters: Vec<Waiter>,
     /// TensorFlow's log when it creates these devices.
     pub start_log: Vec<String>,
-    /// The flaw of a ledger: it cannot be used, or a process keeps it locked.
+    /// Why no NVIDIA card computes, where one could. The flaw of a ledger: it cannot be used, or a process keeps it locked.
     pub warnings: Vec<String>,
     /// The findings, missing things and reasons, as sentences.
     pub notes: Vec<String>,

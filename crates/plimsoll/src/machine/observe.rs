@@ -2,12 +2,11 @@
 
 use std::sync::OnceLock;
 
-use plimsoll_base::{Bytes, Error, Result};
+use plimsoll_base::{Bytes, Code, Error, Result};
 use plimsoll_cards::{Card, Division, Environment, Options, PhysicalDevice, resolve, seen};
 use plimsoll_device::{DeviceKind, DeviceSpec, InstructionSet};
-use plimsoll_device_cuda::{ComputeLibrary, Look, NvidiaCard, Nvml, ProcessKind};
+use plimsoll_device_cuda::{ComputeLibrary, Look, NvidiaCard, Nvml, ProcessKind, subtract};
 use plimsoll_machine::{Entry, Guarantee, History, LastUse, Machine, Scope, Share, Snapshot, StateDir};
-use plimsoll_share::lease::subtract;
 
 use super::{Part, Process, SeenCard, View, Waiter};
 
@@ -46,7 +45,20 @@ impl Observer {
             let leased = StateDir::find().and_then(|state| PhysicalDevice::leased_ledger(&mut had, &state, environment));
             under = Some(leased.map_or_else(|error| error.message().to_string(), |_| "this program was started under a lease".into()));
         }
-        let division = resolve(&had, options, environment)?;
+        let division = match had.is_empty() {
+            true => match plimsoll_runtime::Devices::divide(options, environment) {
+                // The ledger of a lease, which is not the machine's.
+                Err(error) if error.code() == Code::FailedPrecondition => {
+                    under = Some(error.message().to_string());
+                    resolve(&[], options, environment)?
+                }
+                division => division?,
+            },
+            false => resolve(&had, options, environment)?,
+        };
+        if had.is_empty() && division.seen.iter().any(|card| card.device.leased) {
+            under = Some("this program was started under a lease".into());
+        }
         let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
         let threads = options.threads_in(environment, cores)?;
         let mut notes = vec![format!("{cores} cores may be used by this process, {threads} threads compute (--intra-op)")];
@@ -64,6 +76,12 @@ impl Observer {
         });
         notes.extend(division.notes.iter().cloned());
         notes.extend(division.left_out.iter().map(|left| format!("GPU {} is left out {}", left.card.ordinal, left.why)));
+        let is_real = |card: &Card| !card.device.is_simulated();
+        if division.devices.iter().any(|device| device.card.as_ref().is_some_and(is_real)) {
+            notes.push(
+                "programs measure what their context takes of an NVIDIA card when they open it: their limits are less by that".into(),
+            );
+        }
         for device in &division.devices {
             notes.push(format!("{}: {}", device.name.short(), device.reasons.join("; ")));
         }
@@ -99,7 +117,8 @@ impl Observer {
             }
         }
         view.processes.sort_by_key(|process| (process.card, std::cmp::Reverse(process.reserved.max(process.used)), process.pid));
-        view.devices = self.parts(first);
+        view.warnings.extend(self.division.obstacle.iter().cloned());
+        view.devices = self.parts(&view.cards);
         view.notes.extend(self.notes.iter().cloned());
         view
     }
@@ -110,12 +129,15 @@ impl Observer {
         let devices: Vec<PhysicalDevice> = look.cards.iter().map(|card| card.device.clone()).collect();
         let count = devices.len();
         let plural = if count == 1 { "" } else { "s" };
-        view.notes.push(format!("NVML sees {count} NVIDIA card{plural}{}", if count > 0 { ", not used to compute yet" } else { "" }));
+        view.notes.push(format!("NVML sees {count} NVIDIA card{plural}"));
         view.notes.extend(look.notes.iter().cloned());
         if count > 0 {
             view.notes.extend(self.libraries.get_or_init(|| libraries(&self.environment)).iter().cloned());
         }
-        let visible = seen(&devices, &self.environment, &mut view.notes);
+        let mut notes = Vec::new();
+        let visible = seen(&devices, &self.environment, &mut notes);
+        // Some are the division's, too.
+        view.notes.extend(notes.into_iter().filter(|note| !self.notes.contains(note)));
         view.driver = Some(look.driver.clone());
         for (place, card) in look.cards.iter().cloned().enumerate() {
             view.notes.extend(card.missing.iter().map(|what| format!("NVIDIA card {place} ({}) does not say: {what}", card.device.name)));
@@ -133,10 +155,10 @@ impl Observer {
                 history: History::default(),
                 last_use: LastUse::default(),
             }));
-            let unused = unused(&card.device);
-            if let Some(why) = unused.as_ref().filter(|why| why.as_str() != NOT_YET) {
-                view.notes.push(format!("NVIDIA card {place} ({}) could not be used: {why}", card.device.name));
+            if let Some(why) = too_old(&card.device) {
+                view.notes.push(format!("NVIDIA card {place} ({}) cannot be used: {why}", card.device.name));
             }
+            let unused = self.unused(&card.device);
             view.cards.push(real_card(card, &visible, unused));
         }
         self.leases(&look, &devices, view);
@@ -174,8 +196,21 @@ impl Observer {
         }
     }
 
-    /// The logical devices; `first` is the place of the first simulated card.
-    fn parts(&self, first: usize) -> Vec<Part> {
+    /// Why nothing is computed on a real card, as half a sentence.
+    fn unused(&self, device: &PhysicalDevice) -> Option<String> {
+        let Division { devices, left_out, obstacle, .. } = &self.division;
+        let is_it = |card: &Card| card.device.uuid == device.uuid;
+        if devices.iter().filter_map(|part| part.card.as_ref()).any(is_it) {
+            return None;
+        }
+        let left_out = || left_out.iter().find(|left| is_it(&left.card)).map(|left| left.why.clone());
+        let instead = || (!self.simulated.is_empty()).then(|| "simulated GPUs are used in its place".to_string());
+        let why = too_old(device).or_else(instead).or_else(left_out).or_else(|| obstacle.clone());
+        Some(why.unwrap_or_else(|| "options or variables leave it out".into()))
+    }
+
+    /// The logical devices, on these cards.
+    fn parts(&self, cards: &[SeenCard]) -> Vec<Part> {
         let instructions = InstructionSet::detect();
         let part = |device: &plimsoll_cards::LogicalDevice| Part {
             description: match (&device.card, device.kind) {
@@ -183,7 +218,7 @@ impl Observer {
                 (None, DeviceKind::Cpu) => DeviceSpec::cpu(device.index(), None, self.threads as u32, instructions).description,
                 (None, DeviceKind::Gpu) => String::new(),
             },
-            card: device.card.as_ref().map(|card| first + card.device.ordinal as usize),
+            card: device.card.as_ref().and_then(|card| cards.iter().position(|seen| seen.device.uuid == card.device.uuid)),
             device: device.clone(),
         };
         self.division.devices.iter().map(part).collect()
@@ -195,15 +230,9 @@ fn libraries(environment: &Environment) -> Vec<String> {
     ComputeLibrary::ALL.map(|library| library.find(environment).to_string()).to_vec()
 }
 
-/// Why no real card computes.
-const NOT_YET: &str = "NVIDIA cards are not used to compute yet";
-
-fn unused(device: &PhysicalDevice) -> Option<String> {
+fn too_old(device: &PhysicalDevice) -> Option<String> {
     let (capability, minimum) = (device.compute_capability, device.minimum_capability());
-    Some(match capability < minimum {
-        true => format!("its compute capability is {capability}, and the least that is used is {minimum}"),
-        false => NOT_YET.into(),
-    })
+    (capability < minimum).then(|| format!("its compute capability is {capability}, and the least that is used is {minimum}"))
 }
 
 fn real_card(card: NvidiaCard, visible: &[Card], unused: Option<String>) -> SeenCard {
@@ -242,6 +271,12 @@ fn held(snapshot: &Snapshot, places: &[usize], view: &mut View) {
         card.free = Some(card.free.map_or(usage.free, |free| free.min(usage.free)));
     }
     for entry in &snapshot.entries {
+        // Programs of ours that compute on a real card are in both lists: the driver knows what they use.
+        let by_driver = |place: usize, processes: &mut Vec<Process>| {
+            let at = processes.iter().position(|process| (process.card, process.pid, process.reserved) == (place, entry.pid, None))?;
+            processes.swap_remove(at).used
+        };
+        let seen: Vec<Option<Bytes>> = places.iter().map(|&place| by_driver(place, &mut view.processes)).collect();
         let holds = entry.shares.iter().filter(|share| share.reserved > Bytes::ZERO || share.used > Bytes::ZERO);
         view.processes.extend(holds.map(|share| Process {
             card: places[share.card],
@@ -251,7 +286,7 @@ fn held(snapshot: &Snapshot, places: &[usize], view: &mut View) {
             program: Some(entry.program.clone()),
             name: entry.name.clone(),
             reserved: Some(share.reserved),
-            used: Some(share.used).filter(|_| is_observed(entry, share)),
+            used: seen[share.card].or(Some(share.used).filter(|_| is_observed(entry, share))),
             peak: Some(share.peak).filter(|_| is_observed(entry, share)),
             guarantee: Some(entry.guarantee),
             history: entry.history.clone(),

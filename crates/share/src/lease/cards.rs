@@ -234,7 +234,7 @@ impl Cards {
         // Inside of a lease, the use of others is no part of it.
         let is_leased = self.0.all.iter().any(|device| device.leased);
         if let Some(nvml) = self.0.nvml.as_ref().filter(|_| !is_leased) {
-            outside::subtract(&nvml.look(), &self.0.all, machine);
+            plimsoll_device_cuda::subtract(&nvml.look(), &self.0.all, machine);
         }
     }
 

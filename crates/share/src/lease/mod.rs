@@ -20,7 +20,6 @@ use crate::framework::Told;
 
 pub use cards::Cards;
 pub(crate) use outside::SeenCard;
-pub use outside::subtract;
 pub use report::{Peak, Report};
 pub use request::{Amount, Request, Which};
 

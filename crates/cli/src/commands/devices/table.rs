@@ -91,7 +91,7 @@ fn card_rows(label: &str, card: &SeenCard) -> [String; 3] {
         (None, true) => "simulated",
         (Some(_), true) => "simulated, unused",
         (None, false) => "yes",
-        (Some(_), false) => "not yet",
+        (Some(_), false) => "unused",
     };
     let peers: Vec<String> = device.peers.iter().map(u32::to_string).collect();
     let capability = device.compute_capability.to_string();

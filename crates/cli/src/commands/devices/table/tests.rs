@@ -70,7 +70,7 @@ fn real() -> Vec<SeenCard> {
     };
     let busy = SeenCard {
         cuda_ordinal: Some(0),
-        unused: Some("NVIDIA cards are not used to compute yet".into()),
+        unused: Some("options or variables leave it out".into()),
         total: Some(Bytes(15360 * MIB)),
         used: Some(Bytes(1850 * MIB)),
         free: Some(Bytes(13310 * MIB)),

@@ -1,81 +1,115 @@
-//! Opening simulated cards: a member of the machine's ledger, and a device for each part of a card.
+//! The cards of a program: found and divided, then opened as a member of the machine's ledger, with a device for each part of a card.
+
+mod found;
+mod nvidia;
+mod seat;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
-use plimsoll_base::{Bytes, Error, Result};
-use plimsoll_cards::{Division, Environment, LogicalDevice, Options, PhysicalDevice, Reserve};
-use plimsoll_device::{Device, DeviceKind, InstructionSet};
+use plimsoll_base::{Bytes, Code, Error, Result};
+use plimsoll_cards::{Division, Environment, LogicalDevice, Options, PhysicalDevice, Reserve, resolve};
+use plimsoll_device::{Device, DeviceKind, DeviceSpec, InstructionSet};
+use plimsoll_device_cuda::{CudaCard, CudaDevice, CudaLibrary};
 use plimsoll_device_sim::{Compute, SimDevice};
 use plimsoll_kernels::CpuKernels;
-use plimsoll_machine::{CardInfo, CardUpstream, Denied, Identity, Machine, Member, OUT_OF_MEMORY, StateDir, Wait};
+use plimsoll_machine::{CardInfo, CardUpstream, Machine, Member, StateDir, Wait};
 use plimsoll_memory::Ledger;
 
 use crate::cancellation::Asking;
+pub(crate) use found::Found;
+use nvidia::Contexts;
+use seat::Seat;
 
 /// Memory that grows is reserved on the card in steps of this many bytes.
 const STEP: Bytes = Bytes(2 << 20);
 
-/// The logical devices of a division that are simulated GPUs, opened. Bytes that they have to hold from the beginning are reserved
-/// on the cards at once, all or nothing.
+/// The logical devices that are GPUs, opened, and the division that has them. Bytes that they have to hold from the beginning are
+/// reserved on the cards at once, all or nothing. Where NVIDIA's driver refuses to compute there is none, and the division says why.
 ///
 /// # Errors
 /// RESOURCE_EXHAUSTED with CUDA_ERROR_OUT_OF_MEMORY, the bytes asked and the holders of the rest, where a card has no room. With
 /// `--wait`, that is after the wait. The obstacle to the machine's ledger.
 pub(crate) fn open(
-    division: &Division,
-    cards: &[PhysicalDevice],
-    leased: Option<Machine>,
+    mut found: Found,
     options: &Options,
+    environment: &Environment,
     asking: &Arc<Asking>,
-) -> Result<Vec<Arc<dyn Device>>> {
-    match division.of(DeviceKind::Gpu).next() {
-        Some(_) => open_on(leased.map_or_else(|| PhysicalDevice::ledger(cards, &StateDir::find()?), Ok)?, division, options, asking),
-        None => Ok(Vec::new()),
+) -> Result<(Division, Vec<Arc<dyn Device>>)> {
+    if found.division.of(DeviceKind::Gpu).next().is_none() {
+        return Ok((found.division, Vec::new()));
     }
-}
-
-/// The ledger of the lease under which this program was started: the cards become the lease's part of them. None without one.
-///
-/// # Errors
-/// FAILED_PRECONDITION where the lease has ended; otherwise the obstacle to the machine's ledger.
-pub(crate) fn of_a_lease(cards: &mut [PhysicalDevice], environment: &Environment) -> Result<Option<Machine>> {
-    if cards.is_empty() || environment.get("PLIMSOLL_LEASE").is_none_or(str::is_empty) {
-        return Ok(None);
-    }
-    PhysicalDevice::leased_ledger(cards, &StateDir::find()?, environment).map(Some)
+    let ledger = found.ledger.take().map_or_else(|| PhysicalDevice::ledger(&found.cards, &StateDir::find()?), Ok)?;
+    open_on(&ledger, found, options, environment, asking)
 }
 
 /// As [`open`], with that ledger.
-fn open_on(machine: Machine, division: &Division, options: &Options, asking: &Arc<Asking>) -> Result<Vec<Arc<dyn Device>>> {
+fn open_on(
+    ledger: &Machine,
+    found: Found,
+    options: &Options,
+    environment: &Environment,
+    asking: &Arc<Asking>,
+) -> Result<(Division, Vec<Arc<dyn Device>>)> {
+    let Found { cards, mut division, nvidia, .. } = found;
+    let infos = ledger.cards();
+    let seat = Seat::take(ledger, &cards, nvidia.as_ref(), options)?;
+    let mut contexts = Contexts::new();
+    if let Some(nvidia) = &nvidia {
+        let parts = parts(&division, infos)?;
+        let used: Vec<usize> = parts.keys().copied().collect();
+        seat.make_room(&used)?;
+        contexts = match nvidia.open(&cards, &used) {
+            Err(error) if error.code() != Code::ResourceExhausted => {
+                return Found::without(&error, options, environment).map(|found| (found.division, Vec::new()));
+            }
+            contexts => contexts?,
+        };
+        let mut measured = cards.clone();
+        for (&card, opened) in &contexts {
+            // Each logical device has a piece of the card for itself.
+            measured[card].overhead = opened.context + Bytes(opened.card.granularity() * parts[&card]);
+        }
+        division = resolve(&measured, options, environment)?;
+    }
     let gpus: Vec<&LogicalDevice> = division.of(DeviceKind::Gpu).collect();
-    let infos = machine.cards().to_vec();
-    let wait = options.wait.map(|wait| Wait { priority: 0, timeout: (wait < Duration::MAX).then_some(wait) });
-    let identity = Identity::this_process("");
-    let member = Arc::new(match &wait {
-        Some(wait) => machine.join_waiting(&identity, wait, &mut |_| true)?,
-        None => machine.join(&identity)?,
-    });
     let (mut held, mut used): (BTreeMap<usize, Bytes>, BTreeMap<usize, Bytes>) = Default::default();
     for gpu in &gpus {
-        let card = card_of(gpu, &infos)?;
+        let card = card_of(gpu, infos)?;
         *held.entry(card).or_default() += first_bytes(gpu);
         *used.entry(card).or_default() += if gpu.preallocate { first_bytes(gpu) } else { gpu.overhead };
     }
-    let request: Vec<(usize, Bytes)> = held.into_iter().collect();
-    let granted = match &wait {
-        Some(wait) => member.reserve_waiting(&request, wait, &mut |_| true),
-        None => member.reserve(&request),
-    };
-    granted.map_err(out_of_memory)?;
-    used.into_iter().for_each(|(card, used)| member.set_used(card, used));
-    let mut computes: BTreeMap<usize, Arc<Compute>> = BTreeMap::new();
+    seat.hold(&held, &mut contexts)?;
+    used.into_iter().for_each(|(card, used)| seat.member.set_used(card, used));
+    let opened = contexts.into_iter().map(|(card, opened)| (card, Board::Nvidia(opened.card)));
+    let mut boards: BTreeMap<usize, Board> = opened.collect();
     let mut open = |gpu| {
-        let card = card_of(gpu, &infos)?;
-        device(gpu, card, computes.entry(card).or_default(), &member, wait.map(|wait| (wait, asking)))
+        let card = card_of(gpu, infos)?;
+        device(gpu, card, boards.entry(card).or_default(), &seat.member, seat.wait.map(|wait| (wait, asking)))
     };
-    gpus.into_iter().map(&mut open).collect()
+    let devices = gpus.into_iter().map(&mut open).collect::<Result<_>>()?;
+    Ok((division, devices))
+}
+
+/// What computes on a card.
+enum Board {
+    Simulated(Arc<Compute>),
+    Nvidia(Arc<CudaCard>),
+}
+
+impl Default for Board {
+    fn default() -> Board {
+        Board::Simulated(Arc::default())
+    }
+}
+
+/// How many logical devices each card becomes.
+fn parts(division: &Division, infos: &[CardInfo]) -> Result<BTreeMap<usize, u64>> {
+    let mut parts = BTreeMap::new();
+    for gpu in division.of(DeviceKind::Gpu) {
+        *parts.entry(card_of(gpu, infos)?).or_default() += 1;
+    }
+    Ok(parts)
 }
 
 fn card_of(gpu: &LogicalDevice, infos: &[CardInfo]) -> Result<usize> {
@@ -95,11 +129,24 @@ fn first_bytes(gpu: &LogicalDevice) -> Bytes {
 fn device(
     gpu: &LogicalDevice,
     card: usize,
-    compute: &Arc<Compute>,
+    board: &Board,
     member: &Arc<Member>,
     wait: Option<(Wait, &Arc<Asking>)>,
 ) -> Result<Arc<dyn Device>> {
-    let spec = gpu.simulated_spec(InstructionSet::detect());
+    let instructions = InstructionSet::detect();
+    let spec = match board {
+        Board::Simulated(_) => gpu.simulated_spec(instructions),
+        Board::Nvidia(card) => CudaDevice::spec(card, gpu.real_spec(instructions)),
+    };
+    let ledger = Ledger::with_upstream(spec.name.to_string(), spec.memory_limit, upstream(gpu, card, &spec, member, wait));
+    Ok(match board {
+        Board::Simulated(compute) => Arc::new(SimDevice::on(compute, spec, ledger, Arc::new(CpuKernels))?),
+        Board::Nvidia(card) => Arc::new(CudaDevice::on(card, spec, ledger, Arc::new(CudaLibrary))?),
+    })
+}
+
+/// The device's part of the card.
+fn upstream(gpu: &LogicalDevice, card: usize, spec: &DeviceSpec, member: &Arc<Member>, wait: Option<(Wait, &Arc<Asking>)>) -> CardUpstream {
     let mut upstream = CardUpstream::new(member, card, first_bytes(gpu));
     if let Some(step) = match gpu.reserve {
         Reserve::Whole => None,
@@ -112,16 +159,7 @@ fn device(
             upstream = upstream.waiting(wait, move |_| asking.may_wait());
         }
     }
-    if gpu.preallocate {
-        upstream = upstream.touched();
-    }
-    let ledger = Ledger::with_upstream(spec.name.to_string(), spec.memory_limit, upstream);
-    Ok(Arc::new(SimDevice::on(compute, spec, ledger, Arc::new(CpuKernels))?))
-}
-
-/// The driver's name for it, and the holders.
-fn out_of_memory(denied: Denied) -> Error {
-    Error::from(denied).context(OUT_OF_MEMORY)
+    if gpu.preallocate { upstream.touched() } else { upstream }
 }
 
 #[cfg(test)]
@@ -135,8 +173,10 @@ mod tests {
         let folder = StateDir::open(&path).unwrap();
         let options = options.clone().sim_gpus(spec);
         let cards = options.simulated_cards(&Environment::new()).unwrap();
-        let division = plimsoll_cards::resolve(&cards, &options, &Environment::new()).unwrap();
-        let devices = open_on(PhysicalDevice::ledger(&cards, &folder).unwrap(), &division, &options, &Arc::default()).unwrap();
+        let division = resolve(&cards, &options, &Environment::new()).unwrap();
+        let found = Found { cards: cards.clone(), ledger: None, division, nvidia: None };
+        let ledger = PhysicalDevice::ledger(&cards, &folder).unwrap();
+        let (_, devices) = open_on(&ledger, found, &options, &Environment::new(), &Arc::default()).unwrap();
         let blocks: Vec<_> = devices.iter().map(|device| device.allocate(touch, "a block").unwrap()).collect();
         let machine = PhysicalDevice::ledger(&cards, &folder).unwrap();
         let look = || {

@@ -1,0 +1,268 @@
+//! NVIDIA cards, whose driver and compiler are mocks, opened by path as the real ones are: the values of the processor, the line, the
+//! ledger, and machines that lack something.
+
+#[path = "../../../device-cuda/tests/computing/machine.rs"]
+#[allow(dead_code, reason = "tests of several crates share it")]
+mod mock;
+
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use super::{Said, cases, outcome};
+use mock::Machine;
+
+const MIB: u64 = 1 << 20;
+
+/// `plimsoll ARGS` on a machine with mock cards, and a ledger of their own.
+fn command(machine: &Machine, args: &str) -> Command {
+    let folder = machine.folder();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
+    command.args(args.split_whitespace()).current_dir(cases()).env_remove("PLIMSOLL_SIM_GPUS").env_remove("CUDA_VISIBLE_DEVICES");
+    command.env("PLIMSOLL_NVML", folder.join("libnvidia-ml.so.1")).env("PLIMSOLL_CUDA_LIBS", folder).env("PLIMSOLL_SHIM", "");
+    command.env("PLIMSOLL_STATE_DIR", folder.join("state")).env("XDG_CACHE_HOME", folder.join("cache"));
+    command
+}
+
+fn plimsoll(machine: &Machine, args: &str) -> Said {
+    outcome(&mut command(machine, args))
+}
+
+fn document(machine: &Machine, args: &str) -> Value {
+    let said = plimsoll(machine, args);
+    serde_json::from_str(&said.out).unwrap_or_else(|error| panic!("{args}: {error}: {}{}", said.out, said.err))
+}
+
+/// The devices of a case that was replayed, and compared with TensorFlow's values.
+fn verified(machine: &Machine, case: &str, options: &str) -> Value {
+    let case = document(machine, &format!("verify {case} --json {options}"))[0].clone();
+    assert_eq!(case["status"], "OK", "{case}");
+    case["devices"].clone()
+}
+
+#[test]
+fn a_card_is_the_first_gpu_and_gives_the_processors_values() {
+    let Some(machine) = Machine::new("cli-values", &[4096]) else { return };
+    let seen = document(&machine, "devices --json -v");
+    assert_eq!((&seen["cards"][0]["unused"], &seen["cards"][0]["compute_capability"]), (&Value::Null, &json!("9.0")), "{seen}");
+    assert_eq!((&seen["devices"][1]["card"], &seen["devices"][1]["limit_bytes"]), (&json!(0), &json!((4096 - 1800) * MIB)), "{seen}");
+    assert!(seen["log"].to_string().contains("name: Mock card, pci bus id: 0000:01:00.0, compute capability: 9.0\""), "{seen}");
+
+    for case in ["mlp_sgd_ref", "mlp_adam_resource", "separable_momentum_ref", "fail_gather"] {
+        machine.gpus.reset_peak(0).unwrap();
+        let devices = verified(&machine, case, "");
+        let card = devices.as_array().unwrap().last().unwrap();
+        let (planned, measured) = (&card["planned_peak_bytes"], &card["measured_peak_bytes"]);
+        // Promised, counted, and given by the driver.
+        assert_eq!((planned, measured), (&json!(machine.gpus.peak(0).unwrap()), planned), "{case}: {devices}");
+        assert!(planned.as_u64() >= Some(2 * MIB), "{case}: {devices}");
+        assert_eq!(machine.used(0), 0, "{case} gives all back");
+    }
+}
+
+#[test]
+fn a_context_is_measured_and_charged() {
+    let Some(machine) = Machine::new("cli-context", &[1024]) else { return };
+    machine.gpus.set_context(0, 99 * MIB + 1).unwrap();
+    let plain = verified(&machine, "scalars", "--device-count GPU=0");
+    assert_eq!((plain.as_array().unwrap().len(), machine.used(0)), (1, 0), "no context where no card is used");
+    machine.gpus.reset_peak(0).unwrap();
+    let devices = verified(&machine, "mlp_sgd_ref", "");
+    // Its bytes are rounded up to pieces of the card.
+    let planned = devices[1]["planned_peak_bytes"].as_u64().unwrap();
+    assert_eq!(planned, machine.gpus.peak(0).unwrap() - (99 * MIB + 1) + 100 * MIB, "{devices}");
+    let said = plimsoll(&machine, "verify mlp_sgd_ref --memory-limit GPU:0=102MiB");
+    assert!(said.out.contains("INVALID_ARGUMENT") && said.out.contains("the overhead of the card alone takes 102 MiB"), "{}", said.out);
+    // Two logical devices share the context, and each has a piece of the card for itself.
+    let parts = verified(&machine, "mlp_sgd_ref", "--memory-limit GPU:0=200MiB+200MiB");
+    let alone = parts[2]["planned_peak_bytes"].as_u64().unwrap();
+    assert_eq!(alone, 52 * MIB, "{parts}");
+}
+
+#[test]
+fn a_cards_line_holds_to_the_byte() {
+    let Some(machine) = Machine::new("cli-line", &[4096]) else { return };
+    let peak = verified(&machine, "mlp_adam_resource", "")[1]["planned_peak_bytes"].as_u64().unwrap();
+    verified(&machine, "mlp_adam_resource", &format!("--fit=off --memory-limit GPU:0={peak}B"));
+    let said = plimsoll(&machine, &format!("verify mlp_adam_resource --fit=off --memory-limit GPU:0={}B", peak - 1));
+    assert_eq!(said.code, 1, "{}", said.out);
+    assert!(said.out.contains("RESOURCE_EXHAUSTED") && said.out.contains("GPU:0"), "{}", said.out);
+}
+
+#[test]
+fn training_on_a_card_gives_the_processors_losses() {
+    let Some(machine) = Machine::new("cli-train", &[4096]) else { return };
+    let train = |options: &str| document(&machine, &format!("train digits --towers 1 --steps 12 --json {options}"));
+    machine.gpus.reset_peak(0).unwrap();
+    let on_the_card = train("");
+    let device = &on_the_card["devices"][1];
+    assert_eq!(on_the_card["towers"][0]["device"], "/job:localhost/replica:0/task:0/device:GPU:0", "{on_the_card}");
+    assert_eq!(
+        (&device["planned_peak_bytes"], &device["measured_peak_bytes"]),
+        (&json!(machine.gpus.peak(0).unwrap()), &device["planned_peak_bytes"])
+    );
+    let loss = |document: &Value| document["final_loss"].as_f64().unwrap();
+    let (card, processor) = (loss(&on_the_card), loss(&train("--device-count GPU=0")));
+    assert!((card - processor).abs() < 1e-4 * processor, "{card} {processor}");
+}
+
+#[test]
+fn values_are_the_processors() {
+    let Some(machine) = Machine::new("cli-eval", &[4096]) else { return };
+    let eval = |options: &str| {
+        let feeds = "--feed x=mlp_sgd_ref/step0_feed0.npy --feed y=mlp_sgd_ref/step0_feed1.npy";
+        let said = plimsoll(&machine, &format!("eval mlp_sgd_ref/graph.pb {feeds} --init init --fetch loss {options}"));
+        assert_eq!(said.code, 0, "{}", said.err);
+        let value: f64 = said.out.trim().rsplit(' ').next().and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("{}", said.out));
+        (value, said.err)
+    };
+    let ((card, log), (processor, none)) = (eval(""), eval("--device-count GPU=0"));
+    assert!((card - processor).abs() <= 1e-5 * processor.abs(), "{card} {processor}");
+    assert!(log.contains("Created device /job:localhost/replica:0/task:0/device:GPU:0 with ") && !none.contains("Created"), "{log} {none}");
+}
+
+/// A program on the card, until it is killed.
+struct Holder(Child);
+
+impl Holder {
+    /// Starts it, and waits until it has its part.
+    fn start(machine: &Machine, options: &str) -> Holder {
+        let mut command = command(machine, &format!("bench mlp_sgd_ref --runs 10000000 {options}"));
+        let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let holder = Holder(child);
+        let start = Instant::now();
+        // From its first step on it has all that it promises.
+        while machine.used(0) < 6 * MIB {
+            assert!(start.elapsed() < Duration::from_secs(60), "it does not start");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        holder
+    }
+}
+
+impl Drop for Holder {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn programs_see_what_others_hold_and_a_killed_one_holds_nothing() {
+    let Some(machine) = Machine::new("cli-holders", &[1024]) else { return };
+    let first = Holder::start(&machine, "--memory-fraction 0.6");
+    let pid = first.0.id();
+    let seen = document(&machine, "devices --json");
+    let [process] = &seen["processes"].as_array().unwrap()[..] else { panic!("{seen}") };
+    let part = 1024 * MIB * 6 / 10 + 2 * MIB;
+    assert_eq!((&process["pid"], &process["reserved_bytes"]), (&json!(pid), &json!(part)), "{seen}");
+    assert_eq!(process["used_bytes"], json!(machine.used(0)), "as the driver says");
+    // The line is the same whoever else runs, and the ledger says who has the bytes.
+    assert_eq!(seen["devices"][1]["limit_bytes"], json!((1024 - 225) * MIB));
+    let second = plimsoll(&machine, "bench mlp_sgd_ref --runs 2 --memory-fraction 0.6");
+    assert_eq!(second.code, 1, "{}", second.err);
+    for words in ["CUDA_ERROR_OUT_OF_MEMORY", "616.40 MiB (646342246 bytes) asked", &format!("held by pid {pid} ")] {
+        assert!(second.err.contains(words), "{words}: {}", second.err);
+    }
+    assert!(!second.err.contains("by this program itself"), "{}", second.err);
+    // What fits beside it runs.
+    let beside = plimsoll(&machine, "bench mlp_sgd_ref --runs 2");
+    assert_eq!(beside.code, 0, "{}", beside.err);
+
+    let waits = command(&machine, "bench mlp_sgd_ref --runs 2 --memory-fraction 0.6 --wait 60s")
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    std::thread::sleep(Duration::from_millis(300));
+    drop(first);
+    let waited = waits.wait_with_output().unwrap();
+    assert!(waited.status.success(), "{}", String::from_utf8_lossy(&waited.stderr));
+    let after = document(&machine, "devices --json");
+    assert_eq!((&after["cards"][0]["reserved_bytes"], &after["processes"], machine.used(0)), (&json!(0), &json!([]), 0));
+}
+
+#[test]
+fn a_lost_card_ends_the_run() {
+    let Some(machine) = Machine::new("cli-lost", &[1024]) else { return };
+    let mut holder = Holder::start(&machine, "");
+    machine.gpus.lose(0).unwrap();
+    assert_eq!(holder.0.wait().unwrap().code(), Some(1));
+    let mut said = String::new();
+    std::io::Read::read_to_string(&mut holder.0.stderr.take().unwrap(), &mut said).unwrap();
+    assert!(said.contains("error: UNAVAILABLE: "), "{said}");
+    // A card on which nothing works is left out, with the driver's words.
+    let said = plimsoll(&machine, "verify mlp_sgd_ref");
+    assert_eq!(said.code, 0, "{}{}", said.out, said.err);
+    assert!(said.err.contains("note: NVIDIA cards are not used: "), "{}", said.err);
+    machine.gpus.mend(0).unwrap();
+    assert_eq!(verified(&machine, "mlp_sgd_ref", "").as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn without_the_compiler_a_sentence_says_so_and_the_processor_computes() {
+    let Some(machine) = Machine::new("cli-missing", &[1024]) else { return };
+    std::fs::remove_file(machine.compiler()).unwrap();
+    let run = |args: &str| {
+        let mut command = command(&machine, args);
+        outcome(command.env_remove("VIRTUAL_ENV").env_remove("CONDA_PREFIX").env("PATH", ""))
+    };
+    let seen = run("devices");
+    if !seen.out.contains("NVRTC was not found") {
+        eprintln!("skipped: this machine has the compiler where all programs find it");
+        return;
+    }
+    assert!(seen.out.contains("warning: NVIDIA cards are not used: NVRTC was not found: "), "{}", seen.out);
+    assert!(seen.out.contains("; pip install nvidia-cuda-nvrtc\n"), "{}", seen.out);
+    let said = run("verify mlp_sgd_ref");
+    assert_eq!(said.code, 0, "{}", said.err);
+    assert!(said.err.contains("note: NVIDIA cards are not used: NVRTC was not found: "), "{}", said.err);
+    // A GPU that is asked for is an error.
+    let said = run("plan mlp_sgd_ref/graph.pb --target train --visible-devices 0");
+    assert_eq!(said.code, 2, "{}{}", said.out, said.err);
+    for words in
+        ["--visible-devices 0: no GPU is seen", "hint: NVIDIA cards are not used: NVRTC was not found", "pip install nvidia-cuda-nvrtc"]
+    {
+        assert!(said.err.contains(words), "{words}: {}", said.err);
+    }
+}
+
+#[test]
+fn cards_are_known_by_their_uuids() {
+    let Some(machine) = Machine::new("cli-two", &[2048, 1024]) else { return };
+    let seeing = |list: &str, args: &str| {
+        (0..2).for_each(|card| machine.gpus.reset_peak(card).unwrap());
+        let said = outcome(command(&machine, args).env("CUDA_VISIBLE_DEVICES", list));
+        assert_eq!(said.code, 0, "{}{}", said.out, said.err);
+        (said.err, [0, 1].map(|card| machine.gpus.peak(card).unwrap() > 0))
+    };
+    let (log, used) = seeing("1", "verify mlp_sgd_ref");
+    assert!(log.contains("with properties: name: Mock card, pci bus id: 0000:02:00.0") && used == [false, true], "{used:?} {log}");
+    let first = machine.gpus.cards()[0].name();
+    assert_eq!(seeing(&first, "verify mlp_sgd_ref").1, [true, false]);
+    let (log, used) = seeing("1,0", "verify towers2_adam_ref");
+    assert!(
+        log.contains("device:GPU:0 with 797 MB memory:  -> device: 0, name: Mock card, pci bus id: 0000:02:00.0") && used == [true, true],
+        "{log}"
+    );
+    assert_eq!(seeing("", "verify mlp_sgd_ref").1, [false, false]);
+    assert_eq!((machine.used(0), machine.used(1)), (0, 0));
+}
+
+#[test]
+fn under_a_lease_a_card_is_the_leased_part() {
+    let Some(machine) = Machine::new("cli-lease", &[1024]) else { return };
+    let under = |args: &str| {
+        let mut run = command(&machine, "run --gpus 1 --memory 256MiB --");
+        outcome(run.arg(env!("CARGO_BIN_EXE_plimsoll")).args(args.split(' ')))
+    };
+    let said = under("bench mlp_sgd_ref --runs 3");
+    assert_eq!(said.code, 0, "{}", said.err);
+    for words in ["run: 256 MiB of GPU 0 (Mock card); held", "total memory: 256 MiB", "device:GPU:0 with 254 MB memory"] {
+        assert!(said.err.contains(words), "{words}: {}", said.err);
+    }
+    let said = under("bench mlp_sgd_ref --runs 3 --memory-limit GPU:0=300MiB");
+    assert!(said.code != 0 && said.err.contains("--memory-limit GPU:0=300MiB: the card has 256 MiB"), "{}", said.err);
+    assert_eq!(document(&machine, "devices --json")["cards"][0]["reserved_bytes"], json!(0));
+}
