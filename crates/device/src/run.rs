@@ -118,7 +118,7 @@ impl Default for Progress {
 pub struct Failure {
     /// The queue.
     pub queue: u32,
-    /// The command in it.
+    /// The command in it; 0 in a queue without commands. The last one that was begun, where a device fails that runs many at once.
     pub command: u32,
     /// Why.
     pub fault: Fault,

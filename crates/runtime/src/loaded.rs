@@ -279,10 +279,13 @@ impl Loaded {
     /// A run's error; `said` is the error of a call on files.
     fn error(&self, failure: Failure, said: Option<Error>) -> Error {
         let queue = &self.plan.queues[failure.queue as usize];
-        let command = &queue.program.commands[failure.command as usize];
-        let label = &command.label;
-        let error = said.filter(|_| matches!(command.work, Work::Outside { .. })).unwrap_or_else(|| failure.fault.to_error());
-        let device = self.devices[queue.device.index()].spec().name.to_string();
-        error.at_node(label.to_string()).on_device(device)
+        let command = queue.program.commands.get(failure.command as usize);
+        let is_outside = command.is_some_and(|command| matches!(command.work, Work::Outside { .. }));
+        let error = said.filter(|_| is_outside).unwrap_or_else(|| failure.fault.to_error());
+        let error = error.on_device(self.devices[queue.device.index()].spec().name.to_string());
+        match command {
+            Some(command) => error.at_node(command.label.to_string()),
+            None => error,
+        }
     }
 }

@@ -188,9 +188,9 @@ fn a_lost_card_ends_the_run() {
     let Some(machine) = Machine::new("cli-lost", &[1024]) else { return };
     let mut holder = Holder::start(&machine, "");
     machine.gpus.lose(0).unwrap();
-    assert_eq!(holder.0.wait().unwrap().code(), Some(1));
     let mut said = String::new();
     std::io::Read::read_to_string(&mut holder.0.stderr.take().unwrap(), &mut said).unwrap();
+    assert_eq!(holder.0.wait().unwrap().code(), Some(1), "{said}");
     assert!(said.contains("error: UNAVAILABLE: "), "{said}");
     // A card on which nothing works is left out, with the driver's words.
     let said = plimsoll(&machine, "verify mlp_sgd_ref");

@@ -299,7 +299,9 @@ impl Queue<'_> {
     }
 
     fn failed(&self, fault: Fault) -> Ended {
-        Ended::Failed(Failure { queue: self.loaded.queue, command: self.number, fault })
+        // At the end of the queue no command is left to be pushed.
+        let last = self.loaded.steps.len().saturating_sub(1) as u32;
+        Ended::Failed(Failure { queue: self.loaded.queue, command: self.number.min(last), fault })
     }
 
     fn is_reached(&self, index: u32) -> bool {

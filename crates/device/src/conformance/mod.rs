@@ -56,6 +56,7 @@ pub fn run_all(rig: &dyn Rig) {
     runs::runs_go_side_by_side(rig);
     runs::programs_that_contradict_themselves_are_refused(rig);
     runs::a_lost_device_says_so(rig);
+    runs::a_device_may_be_lost_in_the_last_command(rig);
     runs::a_device_closes_when_it_is_dropped(rig);
 }
 

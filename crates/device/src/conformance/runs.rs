@@ -235,6 +235,23 @@ pub(super) fn a_lost_device_says_so(rig: &dyn Rig) {
     assert_eq!((alone.step(), alone.cell(0, 0)), (None, 4));
 }
 
+pub(super) fn a_device_may_be_lost_in_the_last_command(rig: &dyn Rig) {
+    let devices = rig.devices(2, line(rig));
+    let now = Arc::new(AtomicBool::new(false));
+    // A lost device may look at it later than the run lasts.
+    std::mem::forget(now.clone());
+    let waits = vec![call(rig, CellOperation::When(now.clone()), 1, vec![cells(1, 0, 1)], &[])];
+    let mut loaded = Loaded::new(&devices, vec![Vec::new(), waits], 1);
+    loaded.submit();
+    let is_lost = rig.lose(&devices[1]);
+    now.store(true, Ordering::SeqCst);
+    devices[0].drive(&loaded.run);
+    // A device that did the command before it noticed has not failed yet.
+    let failure = loaded.run.failure().map(|failure| (failure.queue, failure.command, failure.fault.code));
+    let lost = Some((1, 0, Code::Unavailable));
+    assert!(if is_lost { failure.is_none() || failure == lost } else { failure.is_none() }, "{failure:?}");
+}
+
 pub(super) fn a_device_closes_when_it_is_dropped(rig: &dyn Rig) {
     for _ in 0..20 {
         let devices = rig.devices(2, line(rig));
