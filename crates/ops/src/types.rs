@@ -114,6 +114,14 @@ fn fitting(attr: &AttrDef, beside: DataType) -> Option<DataType> {
     allowed.iter().copied().find(fits).filter(|_| is_pair)
 }
 
+/// A node for a type.
+struct Asked {
+    data_type: Option<DataType>,
+    node: Node,
+    inputs: Vec<ArgType>,
+    outputs: Vec<ArgType>,
+}
+
 /// Inputs and attributes that are tried.
 #[derive(Clone, Debug)]
 struct Attempt {
@@ -139,13 +147,13 @@ impl Probe<'_> {
         let ordered = types.iter().filter(is_float).chain(types.iter().filter(|data_type| !is_float(data_type)));
         for data_type in ordered.take(MOST_TYPES) {
             for list in LISTS.iter().take(if is_listed { LISTS.len() } else { 1 }) {
-                let node = self.node(*data_type, *list)?;
-                let Ok(inputs) = self.def.input_types(&node.attrs) else { continue };
-                let holds_ints = inputs.iter().any(|arg| matches!(arg.base, DataType::Int32 | DataType::Int64));
+                let Some(asked) = self.asked(*data_type, *list) else { continue };
+                let count = asked.inputs.len();
+                let holds_ints = asked.inputs.iter().any(|arg| matches!(arg.base, DataType::Int32 | DataType::Int64));
                 for value in VALUES.iter().take(if holds_ints { VALUES.len() } else { 1 }) {
-                    for shapes in self.by_names(inputs.len()).into_iter().chain(arrangements(inputs.len())) {
+                    for shapes in self.by_names(count).into_iter().chain(arrangements(count)) {
                         let attempt = Attempt { shapes, value: *value, list: *list };
-                        if self.answers(*data_type, &attempt) {
+                        if self.has_kernels(&asked, &attempt) {
                             return Some(attempt);
                         }
                     }
@@ -169,20 +177,30 @@ impl Probe<'_> {
         (self.def.inputs.len() == inputs).then(|| self.def.inputs.iter().map(shape).collect())
     }
 
-    /// Whether the rules accept the inputs, and the library has kernels for the works that the node becomes; what rules know
-    /// beforehand needs none.
+    /// A node for a type, and what it takes and gives; none where there is no such node.
+    fn asked(&self, data_type: Option<DataType>, list: usize) -> Option<Asked> {
+        let node = self.node(data_type, list)?;
+        let (inputs, outputs) = (self.def.input_types(&node.attrs).ok()?, self.def.output_types(&node.attrs).ok()?);
+        Some(Asked { data_type, node, inputs, outputs })
+    }
+
+    /// Whether the rules accept the inputs for that type, and the library has kernels for the works that the node becomes.
     fn answers(&self, data_type: Option<DataType>, attempt: &Attempt) -> bool {
-        self.requests(data_type, attempt).is_some_and(|requests| {
+        self.asked(data_type, attempt.list).is_some_and(|asked| self.has_kernels(&asked, attempt))
+    }
+
+    /// As [`Probe::answers`]; what rules know beforehand needs no kernel.
+    fn has_kernels(&self, asked: &Asked, attempt: &Attempt) -> bool {
+        self.requests(asked, attempt).is_some_and(|requests| {
             requests.iter().all(|request| self.library.variants(self.spec, request).is_ok_and(|variants| !variants.is_empty()))
         })
     }
 
-    fn requests(&self, data_type: Option<DataType>, attempt: &Attempt) -> Option<Vec<KernelRequest>> {
-        let node = self.node(data_type, attempt.list)?;
-        let inputs = self.inputs(data_type, &node, attempt)?;
-        let types = self.def.output_types(&node.attrs).ok()?;
-        let outputs = types.iter().map(|arg| Fact { is_ref: arg.is_ref, ..Fact::new(arg.base, PartialShape::unknown()) }).collect();
-        let mut cx = InferCx::new(&node, &inputs, outputs);
+    fn requests(&self, asked: &Asked, attempt: &Attempt) -> Option<Vec<KernelRequest>> {
+        let Asked { data_type, node, .. } = asked;
+        let inputs = inputs(*data_type, &asked.inputs, attempt)?;
+        let fact = |arg: &ArgType| Fact { is_ref: arg.is_ref, ..Fact::new(arg.base, PartialShape::unknown()) };
+        let mut cx = InferCx::new(node, &inputs, asked.outputs.iter().map(fact).collect());
         (self.rules.infer)(&mut cx).ok()?;
         if !cx.outputs.is_empty() && cx.outputs.iter().all(|fact| fact.value.is_some()) {
             return Some(Vec::new());
@@ -190,7 +208,7 @@ impl Probe<'_> {
         let outputs = cx.outputs.iter().map(meta).collect::<Option<Vec<Meta>>>()?;
         let metas = inputs.iter().map(meta).collect::<Option<Vec<Meta>>>()?;
         let values: Vec<Option<HostTensor>> = inputs.iter().map(|fact| fact.value.clone()).collect();
-        lowered(self.rules.lower, &KernelCx { node: &node, inputs: &metas, outputs: &outputs, values: &values }).ok()
+        lowered(self.rules.lower, &KernelCx { node, inputs: &metas, outputs: &outputs, values: &values }).ok()
     }
 
     /// A node of the operation for a type; none where an attribute has no value that could be guessed.
@@ -207,31 +225,31 @@ impl Probe<'_> {
         }
         Some(Node { name: self.def.name.clone(), op: self.def.name.clone(), attrs, ..Node::default() })
     }
+}
 
-    fn inputs(&self, main: Option<DataType>, node: &Node, attempt: &Attempt) -> Option<Vec<Fact>> {
-        let types = self.def.input_types(&node.attrs).ok()?;
-        let fact = |(input, (arg, dims)): (usize, (&ArgType, &&'static [u64]))| -> Result<Fact> {
-            let shape = Shape::from(dims.to_vec());
-            if arg.base == DataType::Resource {
-                let handle = Some((main.unwrap_or(DataType::Float), PartialShape::from(&shape)));
-                return Ok(Fact { handle, ..Fact::new(DataType::Resource, PartialShape::from(&Shape::scalar())) });
+/// The inputs of an attempt.
+fn inputs(main: Option<DataType>, types: &[ArgType], attempt: &Attempt) -> Option<Vec<Fact>> {
+    let fact = |(input, (arg, dims)): (usize, (&ArgType, &&'static [u64]))| -> Result<Fact> {
+        let shape = Shape::from(dims.to_vec());
+        if arg.base == DataType::Resource {
+            let handle = Some((main.unwrap_or(DataType::Float), PartialShape::from(&shape)));
+            return Ok(Fact { handle, ..Fact::new(DataType::Resource, PartialShape::from(&Shape::scalar())) });
+        }
+        let fact = Fact { is_ref: arg.is_ref, ..Fact::new(arg.base, PartialShape::from(&shape)) };
+        match attempt.value {
+            Some(value) if matches!(arg.base, DataType::Int32 | DataType::Int64 | DataType::Float) && !arg.is_ref => {
+                let values: Vec<i64> = (0..shape.elements()?).map(|index| value(input, index)).collect();
+                let floats = || values.iter().map(|value| *value as f32).collect::<Vec<f32>>();
+                let value = match arg.base {
+                    DataType::Float => HostTensor::from_slice(shape, &floats())?,
+                    base => int_tensor(&values, shape, base)?,
+                };
+                Ok(Fact { value: Some(value), ..fact })
             }
-            let fact = Fact { is_ref: arg.is_ref, ..Fact::new(arg.base, PartialShape::from(&shape)) };
-            match attempt.value {
-                Some(value) if matches!(arg.base, DataType::Int32 | DataType::Int64 | DataType::Float) && !arg.is_ref => {
-                    let values: Vec<i64> = (0..shape.elements()?).map(|index| value(input, index)).collect();
-                    let floats = || values.iter().map(|value| *value as f32).collect::<Vec<f32>>();
-                    let value = match arg.base {
-                        DataType::Float => HostTensor::from_slice(shape, &floats())?,
-                        base => int_tensor(&values, shape, base)?,
-                    };
-                    Ok(Fact { value: Some(value), ..fact })
-                }
-                _ => Ok(fact),
-            }
-        };
-        types.iter().zip(&attempt.shapes).enumerate().map(|pair| fact(pair).ok()).collect()
-    }
+            _ => Ok(fact),
+        }
+    };
+    types.iter().zip(&attempt.shapes).enumerate().map(|pair| fact(pair).ok()).collect()
 }
 
 /// The value of an attribute that has no default.

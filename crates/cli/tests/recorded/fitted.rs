@@ -4,6 +4,11 @@ use plimsoll::{Bytes, Certainty, Code, Error, Footprint, HostTensor, Result};
 
 use super::{Case, NOT_YET, bits, cases, ran};
 
+/// How many steps there are from the least limit to the peak: `PLIMSOLL_LINES`, or few.
+fn lines() -> u64 {
+    std::env::var("PLIMSOLL_LINES").ok().and_then(|lines| lines.parse().ok()).unwrap_or(2)
+}
+
 impl Case {
     /// What the devices are promised to hold, with plans that are made to fit these limits; none where the promise is not exact.
     fn promised_fitted(&self, devices: u32, limits: &[Bytes]) -> Result<Option<Vec<Bytes>>> {
@@ -44,8 +49,8 @@ impl Case {
         let least = self.promised_fitted(count, &vec![Bytes(1); count as usize]).map_err(text)?;
         let Some(least) = least.filter(|least| *least != highest) else { return Ok(0) };
         let mut before: Option<Vec<Bytes>> = None;
-        for part in 0..4 {
-            let between = least.iter().zip(&highest).map(|(least, highest)| Bytes(least.0 + (*highest - *least).0 * part / 3));
+        for part in 0..=lines() {
+            let between = least.iter().zip(&highest).map(|(least, highest)| Bytes(least.0 + (*highest - *least).0 * part / lines()));
             let limits: Vec<Bytes> = between.collect();
             let promised = self.promised_fitted(count, &limits).map_err(text)?;
             let (held, values) = self.run_fitted(count, &limits).map_err(|error| format!("limits {limits:?}: {error}"))?;

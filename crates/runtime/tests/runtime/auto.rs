@@ -201,7 +201,7 @@ fn what_fits_nowhere_is_made_to_fit_or_refused() {
 
 /// How many graphs are tried: `PLIMSOLL_PLACED`, or few.
 fn cases() -> u32 {
-    std::env::var("PLIMSOLL_PLACED").ok().and_then(|cases| cases.parse().ok()).unwrap_or(100)
+    std::env::var("PLIMSOLL_PLACED").ok().and_then(|cases| cases.parse().ok()).unwrap_or(32)
 }
 
 fn signature(fetch: &str) -> Signature {
