@@ -241,11 +241,16 @@ impl Models {
             (None, false) => format!("there is no '{name}' in the graph"),
         };
         // A signature's names of tensors come before those of the graph.
-        let calls = models.iter().filter_map(|&model| self.0[model].call.as_ref());
-        let arguments = calls.flat_map(|(_, call)| call.inputs.keys().chain(call.outputs.keys())).map(String::as_str);
+        let calls = || models.iter().filter_map(|&model| self.0[model].call.as_ref()).map(|(_, call)| call);
+        let arguments = calls().flat_map(|call| call.inputs.keys().chain(call.outputs.keys())).map(String::as_str);
         let nodes = models.iter().flat_map(|&model| self.0[model].graph().node_names());
         let error = Error::invalid_argument(message).suggesting(node_of(name), arguments.chain(nodes));
-        Err(Failure::usage(error))
+        // Where nothing is near it: what there is.
+        let shown = |tensors: BTreeSet<&String>| list(&tensors.into_iter().cloned().collect::<Vec<_>>());
+        let inputs = shown(calls().flat_map(|call| call.inputs.keys()).collect());
+        let outputs = shown(calls().flat_map(|call| call.outputs.keys()).collect());
+        let is_said = error.remedy().is_some() || calls().next().is_none();
+        Err(Failure::usage(if is_said { error } else { error.with_remedy(format!("arguments: {inputs}; results: {outputs}")) }))
     }
 
     /// The request to each model: of `[MODEL::]TENSOR[=FILE]` and `[MODEL::]OPERATION`, those that it has. A model without any

@@ -125,6 +125,7 @@ fn a_saved_model_restores_itself_and_its_signatures_are_called_by_their_names() 
     assert!(said.err.contains("add --feed x=FILE.npy"), "{}", said.err);
     let said = plimsoll(&format!("eval {model} {feeds} --fetch accuracy"));
     assert!(said.code == 2 && said.err.contains("there is no 'accuracy' in the signature 'train'"), "{}", said.err);
+    assert!(said.err.contains("hint: arguments: x, y; results: "), "{}", said.err);
     let plan = document(&format!("plan {model} --feed-shape x=12x4 --feed-shape y=12 --json"));
     assert!(plan["devices"][0]["variables_bytes"].as_u64().unwrap() > 0, "{plan}");
 
