@@ -3,8 +3,9 @@
 //! A variant is one command, however many kernels it launches: they follow each other on the stream, and buffers between them are the
 //! command's scratch. Whatever has no variant here is the host's, where soft placement is allowed.
 
-use plimsoll_base::{Bytes, Error, Result};
+use plimsoll_base::{Bytes, DataType, Error, Result};
 use plimsoll_device::{Class, Cost, DeviceSpec, Library, Load, Step, Variant};
+use plimsoll_request::anchor::Anchor;
 use plimsoll_request::{Arguments, KernelRequest};
 
 use crate::emit::{self, Emitted};
@@ -35,7 +36,8 @@ impl Library for CudaLibrary {
     fn variants(&self, _: &DeviceSpec, request: &KernelRequest) -> Result<Vec<Variant>> {
         let emitted = self.emitted(request)?;
         let cost = cost_of(request, &request.arguments()?, &emitted);
-        let load = Load { class: class_of(request), issued: cost.flops, elementwise: 0.0 };
+        let elementwise = elementwise(request);
+        let load = Load { class: class_of(request), issued: (cost.flops - elementwise).max(0.0), elementwise };
         Ok(vec![variant_of(&emitted, cost, load)?])
     }
 }
@@ -72,14 +74,26 @@ fn cost_of(request: &KernelRequest, arguments: &Arguments, emitted: &Emitted) ->
         KernelRequest::Expr { expr, shape, .. } => expr.flops() * shape.iter().map(|size| *size as f64).product::<f64>(),
         KernelRequest::Nn(_) | KernelRequest::Random(_) => 10.0 * floats,
         KernelRequest::Movement { .. } => 0.0,
+        KernelRequest::Anchor { anchor: Anchor::Product(_, spec), .. } => {
+            2.0 * [spec.batch, spec.m, spec.n, spec.k].map(|size| size as f64).iter().product::<f64>() + elementwise(request)
+        }
         _ => floats,
     };
     Cost { flops, bytes }
 }
 
+/// The arithmetic operations behind the main loop of a kernel.
+fn elementwise(request: &KernelRequest) -> f64 {
+    let KernelRequest::Anchor { anchor, epilogue: Some(epilogue), .. } = request else { return 0.0 };
+    let elements = anchor.shape().map_or(0.0, |shape| shape.iter().map(|size| *size as f64).product());
+    epilogue.expr.flops() * elements
+}
+
 fn class_of(request: &KernelRequest) -> Class {
     match request {
         KernelRequest::Expr { .. } => Class::Expression,
+        KernelRequest::Anchor { anchor: Anchor::Product(DataType::Float | DataType::Half | DataType::Bfloat16, _), .. } => Class::Product,
+        KernelRequest::Anchor { anchor: Anchor::Product(..), .. } => Class::GenericProduct,
         KernelRequest::MaxPool(_) | KernelRequest::MaxPoolGrad(_) | KernelRequest::AvgPool(_) | KernelRequest::AvgPoolGrad(_) => {
             Class::Pooling
         }
@@ -112,9 +126,10 @@ const GRANULARITY: u64 = 2 << 20;
 
 #[cfg(test)]
 mod tests {
-    use plimsoll_base::{Code, DataType};
+    use plimsoll_base::Code;
     use plimsoll_request::movement::Movement;
     use plimsoll_request::norm::BatchNormSpec;
+    use plimsoll_request::product::ProductSpec;
 
     use super::*;
 
@@ -144,6 +159,17 @@ mod tests {
         assert_eq!(variants(&request).unwrap()[0].steps[0].scratch, 512);
         let huge = Emitted { between: vec![u64::MAX], ..Emitted::default() };
         assert_eq!(variant_of(&huge, Cost::default(), Load::default()).unwrap_err().code(), Code::InvalidArgument);
+    }
+
+    #[test]
+    fn products_count_their_terms_and_keep_sums_of_parts_in_scratch() {
+        let spec = ProductSpec { m: 10, n: 30, k: 1024, transpose_a: false, transpose_b: false, batch: 1, places: None };
+        let request = KernelRequest::Anchor { anchor: Anchor::Product(DataType::Float, spec), epilogue: None, pooling: None };
+        let Step { cost, load, scratch, .. } = &variants(&request).unwrap()[0].steps[0];
+        assert_eq!((load.class, load.issued, load.elementwise), (Class::Product, 614_400.0, 0.0));
+        // 4 parts of 256 terms: they are written and read.
+        assert_eq!(*scratch, 4864);
+        assert_eq!(cost.bytes, (4 * (10 * 1024 + 1024 * 30 + 10 * 30) + 2 * 4 * 4 * 10 * 30) as f64);
     }
 
     #[test]

@@ -13,8 +13,10 @@ mod movement;
 mod nn;
 mod norm;
 mod pool;
+mod product;
 mod random;
 mod reduce;
+mod tile;
 mod view;
 mod write;
 
@@ -24,6 +26,7 @@ pub(crate) use copy::{copy, copy_blocks};
 
 use plimsoll_base::{DataType, Error, Result};
 use plimsoll_request::KernelRequest;
+use plimsoll_request::anchor::Anchor;
 
 /// The threads of a block.
 pub const THREADS: u32 = 256;
@@ -156,6 +159,9 @@ pub fn emit(request: &KernelRequest) -> Result<Emitted> {
         KernelRequest::Nn(nn) => nn::emit(*nn)?,
         KernelRequest::BatchNorm { spec, training, reserve_3 } => norm::batch_norm(spec, *training, *reserve_3)?,
         KernelRequest::BatchNormGrad { spec, training } => norm::batch_norm_grad(spec, *training)?,
+        KernelRequest::Anchor { anchor: Anchor::Product(data_type, spec), epilogue, pooling: None } => {
+            product::emit(*data_type, spec, epilogue.as_ref())?
+        }
         KernelRequest::MaxPool(pooling) => pool::max(pooling)?,
         KernelRequest::MaxPoolGrad(spec) => pool::max_grad(spec)?,
         KernelRequest::AvgPool(spec) => pool::average(spec)?,

@@ -6,8 +6,8 @@ use plimsoll_ptx::Nvrtc;
 use plimsoll_request::KernelRequest;
 use plimsoll_request::expr::{BinaryOp, ExprBuilder};
 
-use super::cases;
 use super::making::{FLOATS, INTEGERS};
+use super::{anchors, cases};
 
 fn nvrtc() -> Option<Nvrtc> {
     let nvrtc = Nvrtc::find();
@@ -20,8 +20,16 @@ fn nvrtc() -> Option<Nvrtc> {
 #[test]
 fn kernels_compile_for_all_cards_without_spills() {
     let Some(nvrtc) = nvrtc() else { return };
-    let all =
-        [cases::movements(3), cases::reductions(4), cases::rows(5), cases::pools(6), cases::gathers(7), cases::random(8), cases::norms(9)];
+    let all = [
+        cases::movements(3),
+        cases::reductions(4),
+        cases::rows(5),
+        cases::pools(6),
+        cases::gathers(7),
+        cases::random(8),
+        cases::norms(9),
+        anchors::products(10),
+    ];
     let expressions = [cases::expressions(FLOATS, 1), cases::expressions(INTEGERS, 2)];
     let requests = all.into_iter().chain(expressions).flatten().map(|case| case.request);
     let kernels: Vec<Kernel> = requests.filter_map(|request| emit::emit(&request).ok()).flat_map(|emitted| emitted.kernels).collect();

@@ -6,6 +6,7 @@ use plimsoll_ptx::{Host, Job, Launch, Value};
 use plimsoll_request::KernelRequest;
 use serde_json::Value as Json;
 
+use super::anchors;
 use super::cases::{self, Case};
 use super::making::{FLOATS, INTEGERS, Making, times};
 
@@ -61,8 +62,16 @@ fn mutated(making: &mut Making, request: &KernelRequest) -> Option<KernelRequest
 }
 
 fn everything() -> Vec<Case> {
-    let all =
-        [cases::movements(3), cases::reductions(4), cases::rows(5), cases::pools(6), cases::gathers(7), cases::random(8), cases::norms(9)];
+    let all = [
+        cases::movements(3),
+        cases::reductions(4),
+        cases::rows(5),
+        cases::pools(6),
+        cases::gathers(7),
+        cases::random(8),
+        cases::norms(9),
+        anchors::products(10),
+    ];
     let expressions = [cases::expressions(FLOATS, 1), cases::expressions(INTEGERS, 2)];
     all.into_iter().chain(expressions).flatten().collect()
 }

@@ -3,6 +3,7 @@
 //!
 //! PLIMSOLL_KERNELS=N tries N times as many shapes.
 
+mod anchors;
 mod cases;
 mod compiled;
 mod engines;
@@ -81,6 +82,16 @@ fn rows_that_indices_name() {
 #[test]
 fn random_numbers() {
     check(cases::random(8));
+}
+
+#[test]
+fn products() {
+    check(anchors::products(10));
+}
+
+#[test]
+fn products_are_near_where_sums_are_rounded() {
+    check(anchors::rounded_products(11));
 }
 
 #[test]

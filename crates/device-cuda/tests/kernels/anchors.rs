@@ -1,0 +1,115 @@
+//! Products with their inputs.
+
+use plimsoll_base::DataType;
+use plimsoll_request::KernelRequest;
+use plimsoll_request::anchor::{Anchor, Epilogue};
+use plimsoll_request::expr::{BinaryOp, ExprBuilder, Scalar};
+use plimsoll_request::product::{Place, Places, ProductSpec};
+
+use super::cases::{Case, Near};
+use super::making::{Making, times};
+
+/// No bit differs, but for the sign of 0.
+const SAME: Near = Near::Units(0.1);
+
+const DENSE: ProductSpec = ProductSpec { m: 1, n: 1, k: 1, transpose_a: false, transpose_b: false, batch: 1, places: None };
+
+/// Products of all types and forms; sizes are edges of tiles, or beside them.
+pub fn products(seed: u64) -> Vec<Case> {
+    let mut making = Making::new(seed);
+    let mut cases = Vec::new();
+    let types = [DataType::Float, DataType::Half, DataType::Bfloat16, DataType::Double, DataType::Int32, DataType::Int64];
+    let any = [1, 2, 5, 15, 16, 17, 33, 64, 65, 100, 128, 129];
+    for number in 0..times(36) {
+        let (m, n, k) = (*making.of(&any), *making.of(&any), *making.of(&[0, 1, 3, 8, 15, 16, 17, 31, 32, 33, 70]));
+        let batch = if number % 3 == 0 { 1 + making.below(4) } else { 1 };
+        let (m, n) = if batch > 1 { (m.min(20), n.min(33)) } else { (m, n) };
+        let spec = ProductSpec { m, n, k, transpose_a: number & 1 == 1, transpose_b: number & 2 == 2, batch, places: None };
+        let spec = ProductSpec { places: (number % 6 == 3).then(|| beside(&spec)), ..spec };
+        cases.push(product(&mut making, types[number % types.len()], spec, None));
+    }
+    // Sums in parts, results without elements, and as many tiles as keep a card busy.
+    let float = DataType::Float;
+    let bias_and_relu = |making: &mut Making, spec: ProductSpec| {
+        let operands = match making.below(3) {
+            0 => vec![vec![spec.n], vec![spec.m, spec.n]],
+            1 => vec![vec![spec.m, 1], vec![]],
+            _ => vec![vec![spec.m, spec.n], vec![1, spec.n]],
+        };
+        finished(operands)
+    };
+    for (m, n, k, data_type) in [
+        (20, 33, 1500, float),
+        (1, 300, 700, float),
+        (70, 3, 513, DataType::Half),
+        (9, 9, 530, DataType::Int64),
+        (17, 17, 700, DataType::Double),
+    ] {
+        cases.push(product(&mut making, data_type, ProductSpec { m, n, k, ..DENSE }, None));
+        let spec = ProductSpec { m: m + 1, n, k, transpose_a: true, ..DENSE };
+        let epilogue = bias_and_relu(&mut making, spec);
+        cases.push(product(&mut making, float, spec, Some(epilogue)));
+    }
+    for (m, n, k) in [(0, 3, 4), (3, 0, 4), (3, 4, 0), (0, 0, 0)] {
+        cases.push(product(&mut making, float, ProductSpec { m, n, k, ..DENSE }, None));
+        cases.push(product(&mut making, float, ProductSpec { m, n, k, batch: 0, ..DENSE }, None));
+    }
+    for (m, n, k) in [(1, 1, 1), (5, 3, 4), (64, 65, 9), (3, 200, 16), (130, 16, 5), (33, 17, 0)] {
+        let spec = ProductSpec { m, n, k, ..DENSE };
+        let epilogue = bias_and_relu(&mut making, spec);
+        cases.push(product(&mut making, float, spec, Some(epilogue)));
+    }
+    cases.push(product(&mut making, float, ProductSpec { m: 66, n: 65, k: 3, batch: 128, transpose_b: true, ..DENSE }, None));
+    cases
+}
+
+/// Products of numbers whose sums are rounded: near, as the order of a sum says.
+pub fn rounded_products(seed: u64) -> Vec<Case> {
+    let mut making = Making::new(seed);
+    let sizes = [(33, 40, 70), (5, 300, 400), (65, 64, 129), (20, 20, 3000)];
+    let case = |(m, n, k)| {
+        let mut case = product(&mut making, DataType::Float, ProductSpec { m, n, k, ..DENSE }, None);
+        let mut fractions =
+            |count: u64| (0..count).flat_map(|_| (making.below(1 << 24) as f32 / (1 << 23) as f32 - 1.0).to_le_bytes()).collect();
+        case.inputs = vec![fractions(m * k), fractions(k * n)];
+        Case { near: Near::Of((k as f64).sqrt(), 8.0), ..case }
+    };
+    sizes.into_iter().map(case).collect()
+}
+
+/// Rows of the matrices A beside each other, one B for all, and rows of the matrices C beside each other.
+fn beside(spec: &ProductSpec) -> Places {
+    let a_columns = if spec.transpose_a { spec.m } else { spec.k };
+    let b_columns = if spec.transpose_b { spec.k } else { spec.n };
+    Places {
+        sizes: [1, 1, spec.batch, 1],
+        a: Place { row: a_columns * spec.batch, matrix: [0, 0, a_columns, 7] },
+        b: Place { row: b_columns, matrix: [0; Places::DIMS] },
+        c: Place { row: spec.n * spec.batch, matrix: [9, 0, spec.n, 0] },
+    }
+}
+
+/// A product with elements whose sums are exact.
+fn product(making: &mut Making, data_type: DataType, spec: ProductSpec, epilogue: Option<Epilogue>) -> Case {
+    let request = KernelRequest::Anchor { anchor: Anchor::Product(data_type, spec), epilogue, pooling: None };
+    anchor(making, data_type, request)
+}
+
+fn anchor(making: &mut Making, data_type: DataType, request: KernelRequest) -> Case {
+    let arguments = request.arguments().unwrap();
+    let size = data_type.size().unwrap() as u64;
+    let inputs: Vec<Vec<u8>> = arguments.inputs.iter().map(|bytes| making.elements(data_type, bytes / size)).collect();
+    let types = vec![data_type; arguments.outputs.len()];
+    Case { input_types: vec![data_type; inputs.len()], request, inputs, types, near: SAME }
+}
+
+/// `relu(p + a) * b` and `p + a`, of the anchor's element `p`.
+fn finished(operands: Vec<Vec<u64>>) -> Epilogue {
+    let mut builder = ExprBuilder::new();
+    let [p, a, b] = [0; 3].map(|_| builder.input(DataType::Float).unwrap());
+    let sum = builder.binary(BinaryOp::Add, p, a).unwrap();
+    let zero = builder.constant(Scalar::F32(0.0));
+    let relu = builder.binary(BinaryOp::Maximum, sum, zero).unwrap();
+    let product = builder.binary(BinaryOp::Mul, relu, b).unwrap();
+    Epilogue { expr: builder.finish(vec![product, sum]), operands }
+}
