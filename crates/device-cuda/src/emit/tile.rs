@@ -435,7 +435,7 @@ mod tests {
     use super::*;
 
     fn sizes(batch: u64, rows: u64, columns: u64, terms: u64) -> Sizes {
-        let total = batch * rows * columns;
+        let total = batch.saturating_mul(rows).saturating_mul(columns);
         Sizes { data_type: DataType::Float, batch, rows, columns, terms, total, largest: total }
     }
 
