@@ -22,8 +22,6 @@ pub struct CudaDevice {
     library: Arc<dyn CudaSource>,
     ledger: Arc<Ledger>,
     memory: CudaMemory,
-    /// What the device takes for itself.
-    _overhead: Loan,
     threads: Arc<Threads<Job>>,
     shared: Arc<Shared>,
     card: Arc<CudaCard>,
@@ -39,14 +37,13 @@ impl CudaDevice {
     }
 
     /// A device on a card, with that line, that computes with kernels of `library`. `spec` is as [`CudaDevice::spec`] makes it; its
-    /// overhead is taken at once.
+    /// overhead is taken at once, and counts in `ledger` as long as the card is open.
     ///
     /// # Errors
     /// RESOURCE_EXHAUSTED where the line, or the card, has no room for the overhead; the driver's error.
     pub fn on(card: &Arc<CudaCard>, spec: DeviceSpec, ledger: Arc<Ledger>, library: Arc<dyn CudaSource>) -> Result<CudaDevice> {
         let context = card.context().clone();
-        let mut overhead = Loan::new(&ledger, "context of the card");
-        overhead.set(spec.overhead).map_err(Error::from)?;
+        context.charge(&ledger, spec.overhead).map_err(Error::from)?;
         let opened = context.enter().and_then(|()| {
             let priority = spec.card.as_ref().map_or(0, |card| card.priority);
             Ok((Words::new(&context)?, Stream::new(&context.driver, priority)?))
@@ -62,7 +59,7 @@ impl CudaDevice {
             let shared = shared.clone();
             move |job| perform(&shared, job)
         });
-        Ok(CudaDevice { spec, library, ledger, memory, _overhead: overhead, threads, shared, card: card.clone() })
+        Ok(CudaDevice { spec, library, ledger, memory, threads, shared, card: card.clone() })
     }
 
     /// The device's line.

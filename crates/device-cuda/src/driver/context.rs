@@ -4,7 +4,8 @@ use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use plimsoll_base::{Error, Result};
+use plimsoll_base::{Bytes, Error, Result};
+use plimsoll_memory::{Ledger, Loan, Refusal};
 
 use super::raw::{self, Handle, MemoryKind, Trouble};
 use super::{CudaDriver, DriverCard, Pinned, Stream, call};
@@ -27,6 +28,8 @@ pub(crate) struct Context {
     lost: AtomicBool,
     /// The way of the host's own reads and writes.
     way: Mutex<Option<(Stream, Pinned)>>,
+    /// The bytes of ledgers that it counts for. They go back after the context has ended.
+    charges: Mutex<Vec<Loan>>,
 }
 
 // SAFETY: a context may be used from any thread, several at a time.
@@ -60,11 +63,24 @@ impl Context {
         };
         let (device, has_virtual_memory, granularity, handle) = opened().map_err(|trouble| driver.error(&what, trouble))?;
         let (lost, way) = (AtomicBool::new(false), Mutex::new(None));
-        let context = Context { driver: driver.clone(), device, handle, granularity, capability: card.capability, lost, way };
+        let (driver, capability, charges) = (driver.clone(), card.capability, Mutex::default());
+        let context = Context { driver, device, handle, granularity, capability, lost, way, charges };
         if !has_virtual_memory || granularity == 0 || !granularity.is_multiple_of(256) {
             return Err(Error::failed_precondition(format!("{what} has no virtual memory that programs can map")));
         }
         Ok(Arc::new(context))
+    }
+
+    /// Counts bytes in a ledger, which lasts until the context has ended: other programs are not granted bytes that the card still has
+    /// in use.
+    ///
+    /// # Errors
+    /// A refusal, where the line has no room for them.
+    pub fn charge(&self, ledger: &Arc<Ledger>, bytes: Bytes) -> std::result::Result<(), Refusal> {
+        let mut loan = Loan::new(ledger, "context of the card");
+        let counted = loan.set(bytes);
+        self.charges.lock().unwrap_or_else(PoisonError::into_inner).push(loan);
+        counted
     }
 
     /// Makes it the calling thread's.

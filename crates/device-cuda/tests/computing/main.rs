@@ -6,10 +6,14 @@ mod refused;
 mod rig;
 mod short;
 
-use plimsoll_base::{Bytes, Code};
-use plimsoll_device::Device;
+use std::sync::{Arc, Mutex};
+
+use plimsoll_base::{Bytes, Code, Result};
 use plimsoll_device::conformance::run_all;
-use plimsoll_device_cuda::CudaLibrary;
+use plimsoll_device::{CardPart, Device, DeviceName, DeviceSpec};
+use plimsoll_device_cuda::{CudaDevice, CudaLibrary, any_card};
+use plimsoll_memory::{Denied, Ledger, Upstream};
+use plimsoll_mock_driver as mock;
 
 use rig::Cards;
 
@@ -54,4 +58,68 @@ fn a_card_without_room_changes_nothing() {
     // Another device finds no room for what it takes itself.
     let error = cards.device(&card, 1, None, std::sync::Arc::new(CudaLibrary)).err().unwrap();
     assert!(error.message().contains("CUDA_ERROR_OUT_OF_MEMORY"), "{error}");
+}
+
+/// What a card has in use whenever bytes behind a ledger are given back.
+#[derive(Debug)]
+struct Behind {
+    gpus: mock::Machine,
+    seen: Arc<Mutex<Vec<u64>>>,
+}
+
+impl Upstream for Behind {
+    fn held(&self) -> Bytes {
+        Bytes(48 << 20)
+    }
+
+    fn step(&self) -> Option<Bytes> {
+        None
+    }
+
+    fn capacity(&self) -> Bytes {
+        self.held()
+    }
+
+    fn free(&self) -> Result<Bytes> {
+        Ok(Bytes::ZERO)
+    }
+
+    fn reserve(&self, _: Bytes, least: Bytes) -> std::result::Result<Bytes, Denied> {
+        panic!("{least} more than is held")
+    }
+
+    fn release(&self, _: Bytes) -> Result<()> {
+        self.seen.lock().unwrap().push(self.gpus.used().unwrap()[0]);
+        Ok(())
+    }
+
+    fn show_use(&self, _: &dyn Fn(Bytes) -> Bytes) {}
+}
+
+#[test]
+fn bytes_go_back_to_others_after_the_card_has_them() {
+    let Some(cards) = Cards::new("after", &[64]) else { return };
+    cards.machine.gpus.set_context(0, 3 << 20).unwrap();
+    let seen: Arc<Mutex<Vec<u64>>> = Arc::default();
+    let open = |card: &Arc<_>, overhead: u64| {
+        let part = CardPart { card: 0, priority: 0, modelled: None };
+        let spec = DeviceSpec { name: DeviceName::local("GPU", 0), overhead: Bytes(overhead), card: Some(part), ..any_card() };
+        let spec = CudaDevice::spec(card, spec);
+        let gpus = mock::Machine::open(cards.machine.folder()).unwrap();
+        let ledger = Ledger::with_upstream("GPU:0", Some(Bytes(48 << 20)), Behind { gpus, seen: seen.clone() });
+        CudaDevice::on(card, spec, ledger, Arc::new(CudaLibrary))
+    };
+    let card = cards.card(0);
+    let device = open(&card, 6 << 20).unwrap();
+    let block = device.allocate(Bytes(5 << 20), "block").unwrap();
+    assert_eq!(cards.machine.used(0), (3 + 2 + 6) << 20);
+    drop((block, card));
+    assert_eq!((seen.lock().unwrap().len(), cards.machine.used(0)), (0, (3 + 2) << 20));
+    drop(device);
+    assert_eq!((std::mem::take(&mut *seen.lock().unwrap()), cards.machine.used(0)), (vec![0], 0));
+    // A device that cannot be opened gives them back with the context, too.
+    let card = cards.card(0);
+    assert_eq!(open(&card, 64 << 20).err().unwrap().code(), Code::ResourceExhausted);
+    drop(card);
+    assert_eq!((seen.lock().unwrap().clone(), cards.machine.used(0)), (vec![0], 0));
 }
