@@ -2,6 +2,8 @@
 
 mod precedence;
 
+use std::collections::HashSet;
+
 use plimsoll_base::Result;
 
 use crate::Request;
@@ -40,6 +42,11 @@ fn order_accesses(request: &Request<'_>, lir: &mut Lir) -> Result<()> {
         let mut waits: Vec<WorkId> = Vec::new();
         for &reader in readers {
             if reader == writer {
+                let stay = stays_in_loop(lir, writer, old);
+                if !stay.is_empty() {
+                    let copy = *copied.get_or_insert_with(|| copy_before(lir, old, writer));
+                    stay.into_iter().for_each(|input| lir.works[writer].inputs[input].value = copy);
+                }
                 if reads_out_of_step(request, lir, writer, old)? {
                     let copy = *copied.get_or_insert_with(|| copy_before(lir, old, writer));
                     replace_operand(lir, writer, old, copy);
@@ -84,6 +91,15 @@ pub(crate) fn reads_out_of_step(request: &Request<'_>, lir: &Lir, id: WorkId, ol
     let written = work.outputs.iter().position(|output| lir.values[*output].home == lir.values[old].home);
     let may = |input: usize| written.is_none_or(|output| call.step().in_place.contains(&(input, output)));
     Ok(work.inputs.iter().enumerate().any(|(input, view)| of_old(view) && !may(input)))
+}
+
+/// The inputs of a loop that are `old`, and stay so in every iteration. The loop writes `old`'s bytes by another input.
+fn stays_in_loop(lir: &Lir, id: WorkId, old: ValueId) -> Vec<usize> {
+    let WorkKind::Loop { body, carried, .. } = lir.works[id].kind else { return Vec::new() };
+    let written: HashSet<Home> = lir.versions().map(|(_, new)| lir.values[new].home).collect();
+    let is_old = |input: &usize| lir.works[id].inputs[*input].value == old;
+    let stays = |input: &usize| !written.contains(&Home::Given { region: body, param: *input as u32 });
+    (carried..lir.works[id].inputs.len()).filter(is_old).filter(stays).collect()
 }
 
 /// A copy of `old` that is made before `writer` overwrites it.

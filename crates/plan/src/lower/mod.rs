@@ -314,7 +314,7 @@ impl Lowering<'_> {
                 let values = self.values(node);
                 let call = prepare(&KernelCx { node, inputs: &inputs, outputs: &outputs, values: &values })?;
                 let state = self.state(id, node, call.state)?;
-                let mut views = vec![self.current(state)];
+                let mut views = vec![self.current(state)?];
                 views.extend(self.read_inputs(id, node, &call.inputs)?);
                 let mut results = vec![self.write(state, id)?];
                 results.extend(self.results(id, &outputs)?);

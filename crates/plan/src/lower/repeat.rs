@@ -33,14 +33,28 @@ pub(super) struct Inside {
     carried: usize,
     /// Of what it carries: the newest version, where the body has made one.
     newest: HashMap<Home, ValueId>,
-    /// The parameters of values from around the loop.
+    /// The parameters of values from around the loop: each is the same in every iteration.
     imports: HashMap<ValueId, ValueId>,
-    /// The variables that the body writes, with the version before the loop.
-    written: Vec<(VariableId, ValueId)>,
+    /// The variables that the body reads or writes.
+    variables: Vec<Brought>,
     /// The variables whose flags it writes, with the version before the loop.
     flagged: Vec<(VariableId, ValueId)>,
     branches: Branches,
     initialized: IdVec<VariableId, Condition>,
+}
+
+/// A variable in a loop. Its parameter is no import: what was read of it before the loop stays when the body writes it.
+struct Brought {
+    variable: VariableId,
+    /// The version before the loop.
+    before: ValueId,
+    is_written: bool,
+}
+
+impl Inside {
+    fn has(&self, variable: VariableId) -> bool {
+        self.variables.iter().any(|brought| brought.variable == variable)
+    }
 }
 
 impl Lowering<'_> {
@@ -112,7 +126,7 @@ impl Lowering<'_> {
             carried,
             newest: HashMap::new(),
             imports: HashMap::new(),
-            written: Vec::new(),
+            variables: Vec::new(),
             flagged: Vec::new(),
             branches: self.branches.clone(),
             initialized: self.written.clone(),
@@ -345,10 +359,13 @@ impl Lowering<'_> {
         for (variable, condition) in inside.initialized.iter() {
             self.written[variable] = *condition;
         }
-        for (variable, before) in inside.written {
-            let after = self.lir.next_version(before, test);
-            self.lir.works[inside.work].outputs.push(after);
-            self.versions[variable] = after;
+        for Brought { variable, before, is_written } in inside.variables {
+            self.versions[variable] = before;
+            if is_written {
+                let after = self.lir.next_version(before, test);
+                self.lir.works[inside.work].outputs.push(after);
+                self.versions[variable] = after;
+            }
         }
         for (variable, before) in inside.flagged {
             let after = self.lir.next_version(before, test);
@@ -475,13 +492,7 @@ impl Lowering<'_> {
                 value = *known;
                 continue;
             }
-            let (region, work) = (self.inside[level].region, self.inside[level].work);
-            let bytes = self.lir.values[value].bytes;
-            let param = self.lir.works[work].inputs.len() as u32;
-            self.lir.works[work].inputs.push(View::of_bytes(value, bytes));
-            self.lir.enter(region);
-            // A copy is made for the loop where it is on another device.
-            let inner = self.given((region, self.lir.works[work].device), param, value);
+            let inner = self.take_param(level, value);
             self.inside[level].imports.insert(value, inner);
             value = inner;
         }
@@ -489,22 +500,36 @@ impl Lowering<'_> {
         value
     }
 
-    /// A variable that is about to be written is a parameter of the loops around the write.
-    pub(super) fn bring(&mut self, variable: VariableId) -> Result<()> {
-        let before = self.versions[variable];
-        let of = self.lir.values[before].region;
-        let begin = self.inside.iter().position(|inside| inside.region == of).map_or(0, |at| at + 1);
-        if let Some(inside) = self.inside.get(begin)
-            && self.lir.works[inside.work].device != self.lir.variables[variable].device
-        {
+    /// A new parameter of a loop, which is given that value. The loop's region is at hand then.
+    fn take_param(&mut self, level: usize, value: ValueId) -> ValueId {
+        let (region, work) = (self.inside[level].region, self.inside[level].work);
+        let bytes = self.lir.values[value].bytes;
+        let param = self.lir.works[work].inputs.len() as u32;
+        self.lir.works[work].inputs.push(View::of_bytes(value, bytes));
+        self.lir.enter(region);
+        // A copy is made for the loop where it is on another device.
+        self.given((region, self.lir.works[work].device), param, value)
+    }
+
+    /// A variable that is about to be read or written is a parameter of the loops around.
+    pub(super) fn bring(&mut self, variable: VariableId, writes: bool) -> Result<()> {
+        let begin = self.inside.iter().take_while(|inside| inside.has(variable)).count();
+        let here = self.lir.here();
+        for level in begin..self.inside.len() {
+            let before = self.versions[variable];
+            self.versions[variable] = self.take_param(level, before);
+            self.inside[level].variables.push(Brought { variable, before, is_written: false });
+        }
+        self.lir.enter(here);
+        if !writes {
+            return Ok(());
+        }
+        if self.inside.iter().any(|inside| self.lir.works[inside.work].device != self.lir.variables[variable].device) {
             let name = &self.lir.variables[variable].name;
             return Err(Error::unimplemented(format!("not yet: a loop that writes variable '{name}' of another device")));
         }
-        let (versions, inner) = self.brought(before, begin);
-        for (inside, version) in self.inside[begin..].iter_mut().zip(versions) {
-            inside.written.push((variable, version));
-        }
-        self.versions[variable] = inner;
+        let brought = self.inside.iter_mut().flat_map(|inside| &mut inside.variables);
+        brought.filter(|brought| brought.variable == variable).for_each(|brought| brought.is_written = true);
         Ok(())
     }
 

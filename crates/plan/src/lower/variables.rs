@@ -104,13 +104,14 @@ impl Lowering<'_> {
     }
 
     /// The variable as the nodes so far leave it, seen as a value.
-    pub(super) fn current(&self, variable: VariableId) -> View {
+    pub(super) fn current(&mut self, variable: VariableId) -> Result<View> {
+        self.bring(variable, false)?;
         let known = &self.lir.variables[variable];
-        View { value: self.versions[variable], data_type: known.data_type, shape: known.shape.clone() }
+        Ok(View { value: self.versions[variable], data_type: known.data_type, shape: known.shape.clone() })
     }
 
     pub(super) fn read_variable(&mut self, variable: VariableId, reader: NodeId, shape: Option<Shape>) -> Result<View> {
-        let view = self.current(variable);
+        let view = self.current(variable)?;
         if let Some(shape) = shape
             && shape != view.shape
         {
@@ -122,7 +123,7 @@ impl Lowering<'_> {
 
     /// The next version of a variable.
     pub(super) fn write(&mut self, variable: VariableId, writer: NodeId) -> Result<ValueId> {
-        self.bring(variable)?;
+        self.bring(variable, true)?;
         let old = self.versions[variable];
         let new = self.lir.next_version(old, writer);
         self.versions[variable] = new;
