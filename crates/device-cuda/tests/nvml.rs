@@ -47,8 +47,8 @@ fn machines() {
     assert_eq!((t4.device.compute_capability, t4.device.multiprocessors, t4.device.clock_mhz), (ComputeCapability(7, 5), 40, 1590));
     assert_eq!((k20.device.compute_capability, k20.device.multiprocessors), (ComputeCapability(3, 0), 14));
     assert!((t4.device.bandwidth - 320.064e9).abs() < 1e3, "{}", t4.device.bandwidth);
-    assert_eq!((t4.device.total, t4.device.available), (Bytes(15360 * MIB), Bytes(13310 * MIB)));
-    let memory = Memory { total: Bytes(15360 * MIB), used: Bytes(1850 * MIB), free: Bytes(13310 * MIB) };
+    assert_eq!((t4.device.total, t4.device.available), (Bytes(15160 * MIB), Bytes(13310 * MIB)));
+    let memory = Memory { total: Bytes(15360 * MIB), used: Bytes(1850 * MIB), free: Bytes(13310 * MIB), reserved: Bytes(200 * MIB) };
     assert_eq!(t4.memory, Some(memory), "what the driver keeps is not used");
     assert_eq!((t4.utilisation, t4.temperature, t4.fan), (Some(37), Some(45), None));
     assert_eq!((t4.power, t4.power_limit, t4.performance_state, t4.clock_mhz), (Some(27), Some(70), Some(0), Some(585)));

@@ -67,13 +67,13 @@ pub unsafe extern "C" fn cuDeviceGetUuid_v2(place: *mut [u8; 16], device: c_int)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuDeviceTotalMem_v2(bytes: *mut usize, device: c_int) -> Status {
     // SAFETY: the caller's promise.
-    with(|state| unsafe { put(bytes, state.machine.cards()[state.card(device)?].total as usize) })
+    with(|state| unsafe { put(bytes, state.machine.available(state.card(device)?) as usize) })
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuDeviceTotalMem(bytes: *mut c_uint, device: c_int) -> Status {
     // SAFETY: the caller's promise.
-    with(|state| unsafe { put(bytes, c_uint::try_from(state.machine.cards()[state.card(device)?].total).unwrap_or(c_uint::MAX)) })
+    with(|state| unsafe { put(bytes, c_uint::try_from(state.machine.available(state.card(device)?)).unwrap_or(c_uint::MAX)) })
 }
 
 /// But for the compute capability all attributes are 1.

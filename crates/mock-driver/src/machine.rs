@@ -14,7 +14,7 @@ pub const MACHINE: &str = "PLIMSOLL_MOCK_GPUS";
 
 const MAX_CARDS: usize = 8;
 const MAX_SLOTS: usize = 1024;
-const CARD: u64 = 64;
+const CARD: u64 = 256;
 const SLOTS_AT: u64 = 4096;
 const SLOT: usize = 8 * (1 + MAX_CARDS);
 
@@ -146,6 +146,23 @@ impl Machine {
         word(&self.file, CARD * (card as u64 + 1) + 48).unwrap_or(0)
     }
 
+    /// The driver keeps so many bytes of the card for itself.
+    ///
+    /// # Errors
+    /// The file system's error.
+    pub fn set_reserved(&self, card: usize, bytes: u64) -> io::Result<()> {
+        self.file.write_all_at(&bytes.to_le_bytes(), CARD * (card as u64 + 1) + 56)
+    }
+
+    pub(crate) fn reserved(&self, card: usize) -> u64 {
+        word(&self.file, CARD * (card as u64 + 1) + 56).unwrap_or(0)
+    }
+
+    /// Bytes that programs can have.
+    pub(crate) fn available(&self, card: usize) -> u64 {
+        self.cards[card].total.saturating_sub(self.reserved(card))
+    }
+
     /// A card falls off the bus, as real ones do.
     ///
     /// # Errors
@@ -252,7 +269,7 @@ impl Machine {
         let lock = self.lock()?;
         let programs: Vec<Program> = self.living(&lock)?.into_iter().map(|(_, program)| program).collect();
         let used = self.sum(&programs)[card].saturating_add(bytes);
-        if used > self.cards[card].total {
+        if used > self.available(card) {
             return Ok(false);
         }
         let at = SLOTS_AT + (part.slot * SLOT + 8 * (1 + card)) as u64;

@@ -151,28 +151,31 @@ pub unsafe extern "C" fn nvmlDeviceGetPciInfo_v3(handle: Handle, place: *mut Pci
     })
 }
 
-/// The memory of a card: in all, free, used.
-fn memory(machine: &Machine, handle: Handle) -> Result<[u64; 3], c_uint> {
+/// The memory of a card: in all, kept by the driver, free, used.
+fn memory(machine: &Machine, handle: Handle) -> Result<[u64; 4], c_uint> {
     let card = card(machine, handle)?;
-    let (total, used) = (machine.cards()[card].total, machine.used().map_or(0, |used| used[card]));
-    Ok([total, total.saturating_sub(used), used])
+    let used = machine.used().map_or(0, |used| used[card]);
+    Ok([machine.cards()[card].total, machine.reserved(card), machine.available(card).saturating_sub(used), used])
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlDeviceGetMemoryInfo(handle: Handle, place: *mut [u64; 3]) -> c_uint {
-    // SAFETY: the caller's promise.
-    with(|machine| memory(machine, handle).and_then(|memory| unsafe { put(place, memory) }))
+    with(|machine| {
+        let [total, reserved, free, used] = memory(machine, handle)?;
+        // SAFETY: the caller's promise.
+        unsafe { put(place, [total, free, used + reserved]) }
+    })
 }
 
 /// Version, total, reserved, free, used.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlDeviceGetMemoryInfo_v2(handle: Handle, place: *mut [u64; 5]) -> c_uint {
     with(|machine| {
-        let [total, free, used] = memory(machine, handle)?;
+        let [total, reserved, free, used] = memory(machine, handle)?;
         // SAFETY: the caller's promise.
         let version = if place.is_null() { 0 } else { unsafe { (*place)[0] } };
         // SAFETY: the caller's promise.
-        unsafe { put(place, [version, total, 0, free, used]) }
+        unsafe { put(place, [version, total, reserved, free, used]) }
     })
 }
 

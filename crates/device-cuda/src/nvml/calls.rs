@@ -149,11 +149,11 @@ impl Nvml {
             let mut memory = MemoryV2 { version: MemoryV2::VERSION, ..MemoryV2::zeros() };
             // SAFETY: the handle comes from the library; the version says which structure this is.
             said(unsafe { function(card, &mut memory) })?;
-            Ok(Memory { total: Bytes(memory.total), used: Bytes(memory.used), free: Bytes(memory.free) })
+            Ok(Memory { total: Bytes(memory.total), used: Bytes(memory.used), free: Bytes(memory.free), reserved: Bytes(memory.reserved) })
         });
         newer.or_else(|_| {
             let memory = self.get(card, |functions| functions.memory)?;
-            Ok(Memory { total: Bytes(memory.total), used: Bytes(memory.used), free: Bytes(memory.free) })
+            Ok(Memory { total: Bytes(memory.total), used: Bytes(memory.used), free: Bytes(memory.free), reserved: Bytes::ZERO })
         })
     }
 

@@ -46,7 +46,8 @@ pub(super) fn look(nvml: &Nvml, ordinal: u32, pci: PciAddress, card: Handle) -> 
     let memory_clock = missing.note("memory clock", max_clock(CLOCK_MEMORY)).unwrap_or(0);
     let bus_width = missing.note_unless_common("memory bus", nvml.get::<u32>(card, |functions| functions.bus_width)).unwrap_or(0);
     let pci_bus_id = pci.to_string();
-    let total = memory.map_or(Bytes::ZERO, |memory| memory.total);
+    // No program can have what the driver keeps.
+    let total = memory.map_or(Bytes::ZERO, |memory| memory.total - memory.reserved);
     let device = PhysicalDevice {
         ordinal,
         name: missing.note("name", nvml.text(card, |functions| functions.name)).unwrap_or_else(|| "NVIDIA GPU".into()),

@@ -52,6 +52,8 @@ pub struct Memory {
     pub used: Bytes,
     /// Bytes without a holder.
     pub free: Bytes,
+    /// Kept by the driver for itself; none where an old driver counts that as used.
+    pub reserved: Bytes,
 }
 
 /// A card, with the facts that change from one look to the next. Facts that the driver did not give are in [`NvidiaCard::missing`].
