@@ -74,12 +74,21 @@ fn cost_of(request: &KernelRequest, arguments: &Arguments, emitted: &Emitted) ->
         KernelRequest::Expr { expr, shape, .. } => expr.flops() * shape.iter().map(|size| *size as f64).product::<f64>(),
         KernelRequest::Nn(_) | KernelRequest::Random(_) => 10.0 * floats,
         KernelRequest::Movement { .. } => 0.0,
-        KernelRequest::Anchor { anchor: Anchor::Product(_, spec), .. } => {
-            2.0 * [spec.batch, spec.m, spec.n, spec.k].map(|size| size as f64).iter().product::<f64>() + elementwise(request)
-        }
+        KernelRequest::Anchor { anchor, .. } => multiplied(anchor) + elementwise(request),
+        KernelRequest::ConvBackpropFilter { spec, .. } => multiplied(&Anchor::Conv(*spec)),
         _ => floats,
     };
     Cost { flops, bytes }
+}
+
+/// The arithmetic operations of a product, also where a convolution multiplies by padding.
+fn multiplied(anchor: &Anchor) -> f64 {
+    let sizes: Vec<u64> = match anchor {
+        Anchor::Product(_, spec) => vec![spec.batch, spec.m, spec.n, spec.k],
+        Anchor::Conv(spec) | Anchor::DepthwiseConv(spec) => [spec.output(), vec![spec.taps(), spec.in_c]].concat(),
+        Anchor::ConvBackpropInput(spec) => [spec.input(), vec![spec.taps(), spec.out_c]].concat(),
+    };
+    2.0 * sizes.into_iter().map(|size| size as f64).product::<f64>()
 }
 
 /// The arithmetic operations behind the main loop of a kernel.
@@ -94,6 +103,8 @@ fn class_of(request: &KernelRequest) -> Class {
         KernelRequest::Expr { .. } => Class::Expression,
         KernelRequest::Anchor { anchor: Anchor::Product(DataType::Float | DataType::Half | DataType::Bfloat16, _), .. } => Class::Product,
         KernelRequest::Anchor { anchor: Anchor::Product(..), .. } => Class::GenericProduct,
+        KernelRequest::Anchor { .. } => Class::Convolution,
+        KernelRequest::ConvBackpropFilter { .. } => Class::FilterGradient,
         KernelRequest::MaxPool(_) | KernelRequest::MaxPoolGrad(_) | KernelRequest::AvgPool(_) | KernelRequest::AvgPoolGrad(_) => {
             Class::Pooling
         }
@@ -127,9 +138,11 @@ const GRANULARITY: u64 = 2 << 20;
 #[cfg(test)]
 mod tests {
     use plimsoll_base::Code;
+    use plimsoll_request::conv::ConvSpec;
     use plimsoll_request::movement::Movement;
     use plimsoll_request::norm::BatchNormSpec;
     use plimsoll_request::product::ProductSpec;
+    use plimsoll_request::window::{Axes, Layout, WindowAxis};
 
     use super::*;
 
@@ -170,6 +183,21 @@ mod tests {
         // 4 parts of 256 terms: they are written and read.
         assert_eq!(*scratch, 4864);
         assert_eq!(cost.bytes, (4 * (10 * 1024 + 1024 * 30 + 10 * 30) + 2 * 4 * 4 * 10 * 30) as f64);
+    }
+
+    #[test]
+    fn convolutions_count_their_taps() {
+        let axis = WindowAxis { size: 6, positions: 5, taps: 2, stride: 1, dilation: 1, pad: 0 };
+        let axes = Axes::new(&[axis, axis]).unwrap();
+        let spec = ConvSpec { data_type: DataType::Float, batch: 2, in_c: 3, out_c: 4, axes, layout: Layout::ChannelsLast, groups: 1 };
+        let of = |request: KernelRequest| variants(&request).unwrap()[0].steps[0].load;
+        let anchor = |anchor| of(KernelRequest::Anchor { anchor, epilogue: None, pooling: None });
+        let forward = anchor(Anchor::Conv(spec));
+        assert_eq!((forward.class, forward.issued), (Class::Convolution, 4800.0));
+        // Elements of the input are more than positions.
+        assert_eq!(anchor(Anchor::ConvBackpropInput(spec)).issued, 6912.0);
+        let by_filter = of(KernelRequest::ConvBackpropFilter { spec, unpooled: None });
+        assert_eq!((by_filter.class, by_filter.issued), (Class::FilterGradient, 4800.0));
     }
 
     #[test]

@@ -6,6 +6,7 @@
 //!
 //! The text is in the common part of C and CUDA C. Tests run it as the real compiler translates it, and as a compiler for processors does.
 
+mod conv;
 mod copy;
 mod expr;
 mod gather;
@@ -162,6 +163,11 @@ pub fn emit(request: &KernelRequest) -> Result<Emitted> {
         KernelRequest::Anchor { anchor: Anchor::Product(data_type, spec), epilogue, pooling: None } => {
             product::emit(*data_type, spec, epilogue.as_ref())?
         }
+        KernelRequest::Anchor { anchor: Anchor::Conv(spec), epilogue, pooling: None } => conv::forward(spec, epilogue.as_ref())?,
+        KernelRequest::Anchor { anchor: Anchor::ConvBackpropInput(spec), epilogue, pooling: None } => {
+            conv::by_input(spec, epilogue.as_ref())?
+        }
+        KernelRequest::ConvBackpropFilter { spec, unpooled: None } => conv::by_filter(spec)?,
         KernelRequest::MaxPool(pooling) => pool::max(pooling)?,
         KernelRequest::MaxPoolGrad(spec) => pool::max_grad(spec)?,
         KernelRequest::AvgPool(spec) => pool::average(spec)?,

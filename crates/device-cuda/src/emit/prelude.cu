@@ -38,6 +38,9 @@ DEVICE int is_passed_over(const u8* guard, const u64* stop, u64 command) {
   return (guard && !*guard) || (stop && *(const volatile u64*)stop < command);
 }
 
+/* A number below 2^31 divided, by a factor and a shift that belong to the divisor. */
+DEVICE u32 quotient(u32 x, u32 factor, u32 shift) { return (u32)((u64)x * factor >> shift); }
+
 /* Floats of two bytes. They are computed with as floats, and rounded to the nearest, ties to even. */
 DEVICE f32 from_bf16(u16 x) { return __uint_as_float((u32)x << 16); }
 DEVICE u16 to_bf16(f32 x) {

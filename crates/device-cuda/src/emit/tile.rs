@@ -385,7 +385,7 @@ impl Finish<'_> {
             }
             (0..rank).map(|axis| if axis == 0 { "rest".to_string() } else { format!("c{axis}") }).collect()
         };
-        let mut args = vec![sum.to_string()];
+        let mut args = vec![narrow(sizes.data_type, sum)];
         for (operand, strides) in joined.strides.iter().enumerate() {
             let mut terms = Vec::new();
             for (axis, stride) in strides.iter().enumerate().filter(|(_, stride)| **stride != 0) {

@@ -72,6 +72,24 @@ impl Writer {
         });
     }
 
+    /// A size that numbers below 2^31, or of 64 bits, are divided by; 1 for 0. See [`Writer::quotient`].
+    pub fn divisor(&mut self, name: impl Display, value: u64) {
+        self.size(&name, value.max(1) as i64);
+        if self.index == Index::U32 {
+            let (factor, shift) = reciprocal(value.max(1));
+            self.word("u32", format!("{name}_factor"), factor);
+            self.word("u32", format!("{name}_shift"), shift);
+        }
+    }
+
+    /// The quotient of a number and a divisor.
+    pub fn quotient(&self, number: &str, divisor: &str) -> String {
+        match self.index {
+            Index::U32 => format!("quotient({number}, {divisor}_factor, {divisor}_shift)"),
+            Index::U64 => format!("{number} / {divisor}"),
+        }
+    }
+
     /// Four bytes of a type.
     pub fn word(&mut self, ctype: &str, name: impl Display, bits: u32) {
         self.params.push(format!("{ctype} {name}"));
@@ -115,6 +133,14 @@ impl Writer {
         let entry = format!("{what}_{:016x}", fnv(body.as_bytes()));
         Ok(Kernel { body: body.replace('@', &entry), entry, blocks, args: self.args })
     }
+}
+
+/// A factor and a shift by which numbers below 2^31 are divided: `x / divisor` is `x * factor >> shift`, for divisors from 1 to 2^31.
+/// With `shift = 31 + l` and `2^l >= divisor`, the factor is at most `2^l / divisor` too large, which no quotient shows
+/// (Granlund and Montgomery, "Division by Invariant Integers using Multiplication", 1994).
+fn reciprocal(divisor: u64) -> (u32, u32) {
+    let shift = 31 + divisor.next_power_of_two().trailing_zeros();
+    ((1u128 << shift).div_ceil(u128::from(divisor)) as u32, shift)
 }
 
 /// Arguments of a launch are 4096 bytes at most.
@@ -189,4 +215,23 @@ pub(super) fn word(bytes: u64) -> Result<&'static str> {
 /// Floats.
 pub(super) fn is_float(data_type: DataType) -> bool {
     matches!(data_type, DataType::Float | DataType::Double | DataType::Half | DataType::Bfloat16)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_divided_by_a_multiplication() {
+        let edges = |at: u64| [at.saturating_sub(1), at, at + 1];
+        let divisors = (0..31).flat_map(|bit| edges(1 << bit)).chain([3, 7, 10, 224, 1000, 12_345_678, (1 << 31) - 1]);
+        for divisor in divisors.filter(|divisor| *divisor > 0) {
+            let (factor, shift) = reciprocal(divisor);
+            let last = (1u64 << 31) - 1;
+            let numbers = edges(divisor).into_iter().chain(edges(last / divisor * divisor)).chain([0, 1, 99, last]);
+            for number in numbers.filter(|number| *number <= last) {
+                assert_eq!((number * u64::from(factor)) >> shift, number / divisor, "{number} / {divisor}");
+            }
+        }
+    }
 }

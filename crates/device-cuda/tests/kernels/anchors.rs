@@ -1,10 +1,12 @@
-//! Products with their inputs.
+//! Products and convolutions with their inputs.
 
 use plimsoll_base::DataType;
 use plimsoll_request::KernelRequest;
 use plimsoll_request::anchor::{Anchor, Epilogue};
+use plimsoll_request::conv::ConvSpec;
 use plimsoll_request::expr::{BinaryOp, ExprBuilder, Scalar};
 use plimsoll_request::product::{Place, Places, ProductSpec};
+use plimsoll_request::window::{Axes, Layout, WindowAxis};
 
 use super::cases::{Case, Near};
 use super::making::{Making, times};
@@ -86,6 +88,77 @@ fn beside(spec: &ProductSpec) -> Places {
         a: Place { row: a_columns * spec.batch, matrix: [0, 0, a_columns, 7] },
         b: Place { row: b_columns, matrix: [0; Places::DIMS] },
         c: Place { row: spec.n * spec.batch, matrix: [9, 0, spec.n, 0] },
+    }
+}
+
+/// Convolutions and their gradients: any strides, dilations and padding, also such that some positions see padding alone.
+pub fn convolutions(seed: u64) -> Vec<Case> {
+    let mut making = Making::new(seed);
+    let mut cases = Vec::new();
+    for number in 0..times(30) {
+        let data_type = *making.of(&[DataType::Float, DataType::Float, DataType::Half, DataType::Bfloat16, DataType::Double]);
+        let mut axes: Vec<WindowAxis> = (0..1 + making.below(3)).map(|_| axis(&mut making)).collect();
+        if number % 8 == 7 {
+            axes.iter_mut().for_each(|axis| *axis = WindowAxis { size: axis.size, positions: axis.size, ..WindowAxis::ONE });
+        }
+        let (in_c, out_c) = (*making.of(&[1, 3, 8, 17]), *making.of(&[1, 4, 16, 20, 33]));
+        let spec = convolution(data_type, 1 + making.below(3), &axes, [in_c, out_c]);
+        let epilogue = making.below(3) == 0 && data_type == DataType::Float;
+        cases.push(conv(&mut making, number % 3, spec, epilogue));
+    }
+    // Sums in parts, and sizes of 0.
+    let same = WindowAxis { size: 9, positions: 9, taps: 3, stride: 1, dilation: 1, pad: 1 };
+    let half = WindowAxis { size: 9, positions: 5, taps: 3, stride: 2, dilation: 1, pad: 1 };
+    for kind in 0..3 {
+        for axes in [[same, same], [half, same]] {
+            let (batch, channels) = if kind == 2 { (8, [3, 20]) } else { (1, [60, 60]) };
+            cases.push(conv(&mut making, kind, convolution(DataType::Float, batch, &axes, channels), kind < 2));
+        }
+        let nothing = WindowAxis { size: 0, positions: 0, ..same };
+        for (batch, axis, channels) in [(0, same, [3, 4]), (2, same, [0, 4]), (2, same, [3, 0]), (2, nothing, [3, 4])] {
+            cases.push(conv(&mut making, kind, convolution(DataType::Float, batch, &[axis, same], channels), false));
+        }
+    }
+    cases
+}
+
+/// Convolutions of networks, whose kernels have the largest tiles.
+pub fn large_convolutions() -> Vec<KernelRequest> {
+    let same = WindowAxis { size: 56, positions: 56, taps: 3, stride: 1, dilation: 1, pad: 1 };
+    let half = WindowAxis { size: 56, positions: 28, taps: 3, stride: 2, dilation: 1, pad: 0 };
+    let of_kind = |kind: usize| {
+        let channels = if kind == 2 { [512, 1024] } else { [128, 256] };
+        let flat = convolution(DataType::Float, 32, &[same, same], channels);
+        let deep = convolution(DataType::Bfloat16, 32, &[half, same, half], channels);
+        [conv_request(kind, flat, kind < 2), conv_request(kind, deep, false)]
+    };
+    (0..3).flat_map(of_kind).collect()
+}
+
+fn axis(making: &mut Making) -> WindowAxis {
+    let (size, taps, stride, dilation) = (1 + making.below(9), 1 + making.below(4), 1 + making.below(3), 1 + making.below(2));
+    let (before, after) = (making.below(5), making.below(5));
+    let reach = (taps - 1) * dilation + 1;
+    let positions = (size + before + after).checked_sub(reach).map_or(0, |free| free / stride + 1);
+    WindowAxis { size, positions, taps, stride, dilation, pad: before }
+}
+
+fn convolution(data_type: DataType, batch: u64, axes: &[WindowAxis], [in_c, out_c]: [u64; 2]) -> ConvSpec {
+    ConvSpec { data_type, batch, in_c, out_c, axes: Axes::new(axes).unwrap(), layout: Layout::ChannelsLast, groups: 1 }
+}
+
+/// A convolution, its gradient by the input, or by the filter, with elements whose sums are exact.
+fn conv(making: &mut Making, kind: usize, spec: ConvSpec, epilogue: bool) -> Case {
+    anchor(making, spec.data_type, conv_request(kind, spec, epilogue))
+}
+
+fn conv_request(kind: usize, spec: ConvSpec, epilogue: bool) -> KernelRequest {
+    let channels = |shape: Vec<u64>| vec![vec![shape[shape.len() - 1]], shape];
+    let epilogue = |shape: Vec<u64>| epilogue.then(|| finished(channels(shape)));
+    match kind {
+        0 => KernelRequest::Anchor { anchor: Anchor::Conv(spec), epilogue: epilogue(spec.output()), pooling: None },
+        1 => KernelRequest::Anchor { anchor: Anchor::ConvBackpropInput(spec), epilogue: epilogue(spec.input()), pooling: None },
+        _ => KernelRequest::ConvBackpropFilter { spec, unpooled: None },
     }
 }
 

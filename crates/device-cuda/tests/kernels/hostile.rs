@@ -71,6 +71,7 @@ fn everything() -> Vec<Case> {
         cases::random(8),
         cases::norms(9),
         anchors::products(10),
+        anchors::convolutions(12),
     ];
     let expressions = [cases::expressions(FLOATS, 1), cases::expressions(INTEGERS, 2)];
     all.into_iter().chain(expressions).flatten().collect()

@@ -90,6 +90,11 @@ fn products() {
 }
 
 #[test]
+fn convolutions() {
+    check(anchors::convolutions(12));
+}
+
+#[test]
 fn products_are_near_where_sums_are_rounded() {
     check(anchors::rounded_products(11));
 }
