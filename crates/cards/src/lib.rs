@@ -12,8 +12,8 @@ mod physical;
 mod spec;
 
 pub use divide::{
-    AllocatorKind, AllocatorOptions, Card, Division, LeftOut, Link, LogicalDevice, PinnedHost, Reserve, resolve, seen, system_memory,
-    visible_device_list,
+    AllocatorKind, AllocatorOptions, Card, Division, LeftOut, Link, LogicalDevice, PinnedHost, Reserve, leaves_cards_out, resolve, seen,
+    system_memory, visible_device_list,
 };
 pub use options::{Environment, GpuConfig, MemoryLimit, Options, PlacementMode, VirtualDevices};
 pub use physical::{ComputeCapability, PhysicalDevice, Simulation};

@@ -1,6 +1,11 @@
 //! A shared library that is loaded while the program runs.
 
 use std::ffi::{CStr, CString, c_void};
+use std::path::{Path, PathBuf};
+
+/// Where systems have their libraries.
+const FOLDERS: [&str; 6] =
+    ["/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib", "/lib64", "/usr/local/nvidia/lib64"];
 
 /// The functions of a library, by names of our own: a structure with the address of each, where the library has it. The first of its
 /// symbols that is there is taken.
@@ -22,6 +27,14 @@ macro_rules! functions {
                         unsafe { std::mem::transmute::<*mut std::ffi::c_void, $type>(address) }
                     }),)*
                 }
+            }
+
+            /// Of the functions of ours that are not `optional`, one that the library lacks, by its own name.
+            #[allow(dead_code, reason = "some libraries are used as far as they go")]
+            pub(super) fn missing(&self, optional: &[&str]) -> Option<&'static str> {
+                let all = [$((stringify!($name), self.$name.is_some())),*];
+                let lacks = |(name, is_there): &&(&str, bool)| !is_there && !optional.contains(name);
+                all.iter().find(lacks).map(|(name, _)| Functions::symbol_of(name))
             }
 
             /// The library's own name for a function of ours.
@@ -54,6 +67,15 @@ pub fn can_load(name: &str) -> Result<(), String> {
 }
 
 impl Library {
+    /// Whether there is a file of that name: a path, or in a folder that the system's loader looks in on common systems.
+    pub(crate) fn is_there(name: &str) -> bool {
+        if name.contains('/') {
+            return Path::new(name).exists();
+        }
+        let named = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
+        std::env::split_paths(&named).chain(FOLDERS.map(PathBuf::from)).any(|folder| folder.join(name).exists())
+    }
+
     /// Loads a library by the name that the system's loader knows, or by a path.
     ///
     /// # Errors
@@ -81,5 +103,23 @@ impl Library {
             let address = unsafe { libc::dlsym(self.0, name.as_ptr()) };
             (!address.is_null()).then_some(address)
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Library;
+
+    functions! {
+        there: unsafe extern "C" fn(f64) -> f64 = c"cos";
+        newer: unsafe extern "C" fn(f64) -> f64 = c"no_such_function_v2" | c"no_such_function";
+    }
+
+    #[test]
+    fn a_function_that_is_missing_has_its_name() {
+        let Some(library) = ["libm.so.6", "libSystem.dylib"].into_iter().find_map(|name| Library::load(name).ok()) else { return };
+        let functions = Functions::of(&library);
+        assert!(functions.there.is_some() && functions.newer.is_none());
+        assert_eq!((functions.missing(&[]), functions.missing(&["newer"])), (Some("no_such_function_v2"), None));
     }
 }

@@ -16,7 +16,9 @@ fn no_driver_is_an_ordinary_machine() {
     assert!(error.message().starts_with("there is no NVIDIA driver: /nowhere/libnvidia-ml.so.1: "), "{error}");
     assert_eq!(error.message().lines().count(), 1);
     // A file that is no library, and a library that is not NVML.
-    assert_eq!(Nvml::load(Some("/proc/self/cmdline")).unwrap_err().code(), Code::NotFound);
+    let error = Nvml::load(Some("/proc/self/cmdline")).unwrap_err();
+    assert_eq!(error.code(), Code::FailedPrecondition, "a file that is there is no ordinary machine");
+    assert!(error.message().starts_with("the NVIDIA driver's library cannot be loaded: /proc/self/cmdline: "), "{error}");
     assert_eq!(Nvml::load(Some("a\0b")).unwrap_err().code(), Code::NotFound);
     for libc in ["libc.so.6", "libSystem.dylib"] {
         if let Err(error) = Nvml::load(Some(libc)) {
@@ -71,6 +73,8 @@ fn machines() {
     assert_eq!((card.memory, card.device.uuid.as_str(), card.device.name.as_str()), (None, "", "Tesla T4"));
     assert_eq!(card.missing, ["memory: no permission", "UUID: no permission", "compute processes: no permission"]);
     assert_eq!(card.utilisation, Some(37));
+    assert_eq!((faults.shared().len(), two.shared().len(), two.troubles().len()), (0, 2, 0));
+    assert_eq!(faults.troubles().len(), 2, "{:?}", faults.troubles());
 
     let sparse = &look("sparse").cards[0];
     assert!(sparse.mig && sparse.memory.is_none() && sparse.utilisation.is_none() && sparse.device.clock_mhz == 0);

@@ -110,6 +110,10 @@ pub unsafe extern "C" fn cuDevicePrimaryCtxRetain(place: *mut Opaque, device: c_
             None => {
                 let card = state.card(device)?;
                 state.works(card)?;
+                match state.machine.refuses_contexts(card) {
+                    0 => {}
+                    code => return Err(Status::try_from(code).unwrap_or(INVALID_CONTEXT)),
+                }
                 let bytes = state.machine.context(card);
                 state.take(card, bytes)?;
                 let context = state.context(device);

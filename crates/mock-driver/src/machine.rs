@@ -158,6 +158,42 @@ impl Machine {
         word(&self.file, CARD * (card as u64 + 1) + 56).unwrap_or(0)
     }
 
+    /// The driver shows a card to programs that compute, or does not.
+    ///
+    /// # Errors
+    /// The file system's error.
+    pub fn set_hidden(&self, card: usize, hidden: bool) -> io::Result<()> {
+        self.file.write_all_at(&u64::from(hidden).to_le_bytes(), CARD * (card as u64 + 1) + 64)
+    }
+
+    pub(crate) fn is_hidden(&self, card: usize) -> bool {
+        word(&self.file, CARD * (card as u64 + 1) + 64).is_ok_and(|hidden| hidden != 0)
+    }
+
+    /// From now on a context on the card is refused with this code; 0 is none.
+    ///
+    /// # Errors
+    /// The file system's error.
+    pub fn refuse_contexts(&self, card: usize, code: u64) -> io::Result<()> {
+        self.file.write_all_at(&code.to_le_bytes(), CARD * (card as u64 + 1) + 72)
+    }
+
+    pub(crate) fn refuses_contexts(&self, card: usize) -> u64 {
+        word(&self.file, CARD * (card as u64 + 1) + 72).unwrap_or(0)
+    }
+
+    /// The card is divided into instances (MIG), or is not.
+    ///
+    /// # Errors
+    /// The file system's error.
+    pub fn set_mig(&self, card: usize, mig: bool) -> io::Result<()> {
+        self.file.write_all_at(&u64::from(mig).to_le_bytes(), CARD * (card as u64 + 1) + 80)
+    }
+
+    pub(crate) fn is_mig(&self, card: usize) -> bool {
+        word(&self.file, CARD * (card as u64 + 1) + 80).is_ok_and(|mig| mig != 0)
+    }
+
     /// Bytes that programs can have.
     pub(crate) fn available(&self, card: usize) -> u64 {
         self.cards[card].total.saturating_sub(self.reserved(card))

@@ -179,6 +179,15 @@ pub unsafe extern "C" fn nvmlDeviceGetMemoryInfo_v2(handle: Handle, place: *mut 
     })
 }
 
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlDeviceGetMigMode(handle: Handle, now: *mut c_uint, pending: *mut c_uint) -> c_uint {
+    with(|machine| {
+        let mig = c_uint::from(machine.is_mig(card(machine, handle)?));
+        // SAFETY: the caller's promise.
+        unsafe { put(now, mig).and_then(|()| put(pending, mig)) }
+    })
+}
+
 /// `nvmlProcessInfo_v2_t`
 #[repr(C)]
 pub struct Process {

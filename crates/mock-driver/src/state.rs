@@ -138,7 +138,7 @@ fn made() -> Option<State> {
 /// The cards that CUDA_VISIBLE_DEVICES names: the first that is none ends the list.
 fn visible(machine: &Machine) -> Vec<usize> {
     let all = 0..machine.cards().len();
-    let Ok(list) = std::env::var("CUDA_VISIBLE_DEVICES") else { return all.collect() };
+    let Ok(list) = std::env::var("CUDA_VISIBLE_DEVICES") else { return all.filter(|&card| !machine.is_hidden(card)).collect() };
     let find = |word: &str| match word.parse::<usize>() {
         Ok(number) => all.contains(&number).then_some(number),
         Err(_) => all.clone().find(|&card| word.len() > 4 && machine.cards()[card].name().starts_with(word)),
@@ -146,6 +146,7 @@ fn visible(machine: &Machine) -> Vec<usize> {
     let mut out = Vec::new();
     for word in list.split(',').map(str::trim) {
         match find(word) {
+            Some(card) if machine.is_hidden(card) => {}
             Some(card) if !out.contains(&card) => out.push(card),
             _ => break,
         }

@@ -134,7 +134,7 @@ impl Devices {
     /// # Errors
     /// As [`Devices::open_in`], but for room.
     pub fn cards(options: &Options, environment: &Environment) -> Result<Vec<PhysicalDevice>> {
-        Found::look(options, environment).map(|found| found.cards)
+        Found::look_at_all(options, environment).map(|found| found.cards)
     }
 
     /// The specifications that plans are made for.

@@ -128,7 +128,10 @@ pub(super) fn usable(order: Vec<Card>, environment: &Environment, notes: &mut Ve
     let (mut usable, mut left_out) = (Vec::new(), Vec::new());
     for card in order {
         let (capability, minimum) = (card.device.compute_capability, card.device.minimum_capability());
-        if capability < minimum {
+        if let Some(why) = &card.device.unusable {
+            let why = why.clone();
+            left_out.push(LeftOut { card, why });
+        } else if capability < minimum {
             let why = format!("with Cuda compute capability {capability}. The minimum required Cuda capability is {minimum}.");
             left_out.push(LeftOut { card, why });
         } else if card.device.multiprocessors < enough {

@@ -56,6 +56,20 @@ pub fn resolve(physical: &[PhysicalDevice], options: &Options, environment: &Env
     Ok(division)
 }
 
+/// Whether these options and variables leave all cards out, whichever there are: a program that has them need not look for cards.
+pub fn leaves_cards_out(options: &Options, environment: &Environment) -> bool {
+    let hides_all = |list: &str| matches!(list.trim(), "" | "-1");
+    let count = options.device_count.get("GPU").copied();
+    let by_options = match &options.visible_devices {
+        Some(list) => hides_all(list),
+        None => count == Some(0),
+    };
+    // Virtual devices without their cards are an error where there are cards.
+    (by_options && options.gpu.virtual_devices.is_empty())
+        || environment.get("CUDA_VISIBLE_DEVICES").is_some_and(hides_all)
+        || choose::gpus_pass(&options.device_filters).is_ok_and(|passed| !passed)
+}
+
 /// The cards that a process sees and can use, in the order of their numbers.
 pub(crate) fn usable_cards(physical: &[PhysicalDevice], environment: &Environment) -> Vec<Card> {
     let mut notes = Vec::new();

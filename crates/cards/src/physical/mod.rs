@@ -67,6 +67,8 @@ pub struct PhysicalDevice {
     /// Whether it is a lease's part of a card: [`PhysicalDevice::total`] is the leased part, and nothing of it is left to the
     /// system.
     pub leased: bool,
+    /// Why programs cannot compute on it, as `because …`; none for one that they can use as far as is known.
+    pub unusable: Option<String>,
     /// Set for a card that is acted by the processor.
     pub simulation: Option<Simulation>,
 }

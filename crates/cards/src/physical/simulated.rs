@@ -165,6 +165,7 @@ fn card(group: &Group, ordinal: u32, first: u32) -> PhysicalDevice {
         unified_memory: true,
         peers: if group.peers { (first..group_end).filter(|&other| other != ordinal).collect() } else { Vec::new() },
         leased: false,
+        unusable: None,
         simulation: Some(Simulation { speed: group.speed, link: group.link, model_capability: group.model_capability }),
     }
 }

@@ -248,6 +248,60 @@ fn without_the_compiler_a_sentence_says_so_and_the_processor_computes() {
 }
 
 #[test]
+fn a_card_that_cannot_compute_leaves_the_others() {
+    let Some(machine) = Machine::new("cli-bad", &[1024; 4]) else { return };
+    machine.gpus.set_mig(0, true).unwrap();
+    machine.gpus.set_hidden(1, true).unwrap();
+    let seen = document(&machine, "devices --json");
+    let unused = |card: usize| seen["cards"][card]["unused"].as_str().unwrap_or_default().to_string();
+    assert!(unused(0).contains("divided (MIG)") && unused(1).contains("the driver does not show GPU-"), "{seen}");
+    assert_eq!((&seen["cards"][2]["unused"], seen["devices"].as_array().unwrap().len()), (&Value::Null, 3), "{seen}");
+    // CUDA_ERROR_DEVICE_UNAVAILABLE, as for a card in exclusive mode that another process has. Another card comes in its place.
+    machine.gpus.refuse_contexts(2, 46).unwrap();
+    let said = plimsoll(&machine, "verify mlp_sgd_ref --device-count GPU=1 --wait 60s");
+    assert_eq!(said.code, 0, "{}{}", said.out, said.err);
+    let used = [0, 1, 2, 3].map(|card| machine.gpus.peak(card).unwrap() > 0);
+    assert_eq!(used, [false, false, false, true], "{}", said.err);
+    assert!(said.err.contains("Ignoring visible gpu device (device: 2, ") && !said.err.contains("are not used"), "{}", said.err);
+    assert!(said.err.contains("device:GPU:0 with 797 MB memory:  -> device: 3, "), "{}", said.err);
+    // None is left.
+    machine.gpus.refuse_contexts(3, 46).unwrap();
+    let said = plimsoll(&machine, "verify mlp_sgd_ref");
+    assert_eq!(said.code, 0, "{}{}", said.out, said.err);
+    assert!(said.err.contains("note: NVIDIA cards are not used: Mock card (card "), "{}", said.err);
+    let seen = document(&machine, "devices --json");
+    assert!(seen["cards"].as_array().unwrap().iter().all(|card| card["reserved_bytes"] == json!(0)), "{seen}");
+}
+
+#[test]
+fn a_driver_that_cannot_be_used_is_said_where_cards_are_wanted() {
+    let Some(machine) = Machine::new("cli-driver", &[1024]) else { return };
+    let run = |args: &str, library: &str| {
+        let said = outcome(command(&machine, args).env("PLIMSOLL_NVML", machine.folder().join(library)));
+        assert_eq!(said.code, 0, "{args}: {}{}", said.out, said.err);
+        said
+    };
+    std::fs::write(machine.folder().join("broken.so"), "no library").unwrap();
+    let note = "NVIDIA cards are not used: the NVIDIA driver's library cannot be loaded: ";
+    assert!(run("verify scalars", "broken.so").err.contains(&format!("note: {note}")));
+    assert!(run("devices", "broken.so").out.contains(&format!("warning: {note}")));
+    // A library that is not there is no driver, and an ordinary machine.
+    assert!(!run("verify scalars", "missing.so").err.contains("NVIDIA"));
+    // Programs that want no card look for none, and make no ledger.
+    for options in ["--device-count GPU=0", "--visible-devices -1"] {
+        let said = run(&format!("verify scalars {options}"), "broken.so");
+        assert!(!said.err.contains("NVIDIA"), "{options}: {}", said.err);
+    }
+    for args in ["verify scalars --device-count GPU=0", "verify scalars --visible-devices -1"] {
+        assert!(!run(args, "libnvidia-ml.so.1").err.contains("NVIDIA"));
+    }
+    let said = outcome(command(&machine, "verify scalars").env("CUDA_VISIBLE_DEVICES", ""));
+    assert_eq!((said.code, machine.folder().join("state").exists()), (0, false), "{}", said.err);
+    run("verify scalars", "libnvidia-ml.so.1");
+    assert!(machine.folder().join("state").exists());
+}
+
+#[test]
 fn cards_are_known_by_their_uuids() {
     let Some(machine) = Machine::new("cli-two", &[2048, 1024]) else { return };
     let seeing = |list: &str, args: &str| {

@@ -62,6 +62,9 @@ impl Compiler {
         if unsafe { version(&mut major, &mut minor) } != 0 {
             return Err(Error::failed_precondition(format!("{name} does not say its version")));
         }
+        if let Some(name) = functions.missing(&["log_size", "log", "error"]) {
+            return Err(Error::failed_precondition(format!("this compiler for kernels (NVRTC) has no {name}")));
+        }
         let number = |part| u32::try_from(part).unwrap_or_default();
         Ok(Compiler { functions, version: (number(major), number(minor)), cubins: Cubins::new(cache) })
     }

@@ -75,7 +75,8 @@ impl CudaDriver {
     /// Loads the library at `path`, or the one that the loader knows by that name.
     ///
     /// # Errors
-    /// NOT_FOUND where it cannot be loaded; FAILED_PRECONDITION where it is too old, or cannot begin.
+    /// NOT_FOUND where it cannot be loaded; FAILED_PRECONDITION where it is too old, cannot begin, or lacks a
+    /// function.
     pub fn load(path: &Path) -> Result<Arc<CudaDriver>> {
         let name = path.to_str().ok_or_else(|| Error::not_found(format!("{}: not a name in UTF-8", path.display())))?;
         let library = Library::load(name).map_err(|why| Error::not_found(format!("there is no NVIDIA driver: {why}")))?;
@@ -90,6 +91,10 @@ impl CudaDriver {
             let message = format!("the NVIDIA driver is of CUDA {major}.{minor}; cards compute from CUDA {oldest}.{point} on");
             return Err(Error::failed_precondition(message).with_remedy("install a newer driver (580 or later)"));
         }
+        if let Some(missing) = driver.functions.missing(&["context_flags"]) {
+            let message = format!("the NVIDIA driver has no {missing}: it cannot compute for programs");
+            return Err(Error::failed_precondition(message).with_remedy("install a newer driver (580 or later)"));
+        }
         Ok(Arc::new(driver))
     }
 
@@ -98,15 +103,20 @@ impl CudaDriver {
         self.version
     }
 
-    /// The cards that this process sees, in the driver's order.
+    /// The cards that this process sees, in the driver's order; not those of which the driver does not say what they are.
     ///
     /// # Errors
-    /// FAILED_PRECONDITION with the driver's reason.
+    /// FAILED_PRECONDITION with the driver's reason, where it cannot count them or says nothing of any.
     pub fn cards(&self) -> Result<Vec<DriverCard>> {
         let cannot = |trouble| self.error("cards cannot be counted", trouble);
         let mut count: c_int = 0;
         call!(self, count(&mut count)).map_err(cannot)?;
-        (0..count).map(|number| self.card(number).map_err(|trouble| self.error(&format!("card {number}"), trouble))).collect()
+        let said = |number| self.card(number).map_err(|trouble| self.error(&format!("card {number}"), trouble));
+        let (cards, errors): (Vec<_>, Vec<_>) = (0..count).map(said).partition(std::result::Result::is_ok);
+        match errors.into_iter().find_map(Result::err).filter(|_| cards.is_empty()) {
+            Some(error) => Err(error),
+            None => Ok(cards.into_iter().flatten().collect()),
+        }
     }
 
     fn card(&self, number: c_int) -> std::result::Result<DriverCard, Trouble> {

@@ -48,6 +48,7 @@ pub(super) fn look(nvml: &Nvml, ordinal: u32, pci: PciAddress, card: Handle) -> 
     let pci_bus_id = pci.to_string();
     // No program can have what the driver keeps.
     let total = memory.map_or(Bytes::ZERO, |memory| memory.total - memory.reserved);
+    let mig = nvml.mig(card).unwrap_or(false);
     let device = PhysicalDevice {
         ordinal,
         name: missing.note("name", nvml.text(card, |functions| functions.name)).unwrap_or_else(|| "NVIDIA GPU".into()),
@@ -65,10 +66,10 @@ pub(super) fn look(nvml: &Nvml, ordinal: u32, pci: PciAddress, card: Handle) -> 
         unified_memory: true,
         peers: Vec::new(),
         leased: false,
+        unusable: mig.then(|| "because it is divided (MIG), and its instances are not listed".into()),
         simulation: None,
         pci_bus_id,
     };
-    let mig = nvml.mig(card).unwrap_or(false);
     if mig {
         missing.0.push("instances: the card is divided (MIG), and its instances are not listed".into());
     }

@@ -9,7 +9,7 @@ mod process;
 mod raw;
 
 use plimsoll_base::{Bytes, Error, Result};
-use plimsoll_cards::PhysicalDevice;
+use plimsoll_cards::{Environment, PhysicalDevice};
 
 pub use activity::Activity;
 pub use outside::subtract;
@@ -96,25 +96,59 @@ pub struct Look {
     pub notes: Vec<String>,
 }
 
+impl NvidiaCard {
+    /// Whether programs can share it: it has memory, and a name by which they all know it.
+    pub fn can_be_shared(&self) -> bool {
+        !self.device.uuid.is_empty() && self.device.total > Bytes::ZERO
+    }
+}
+
+impl Look {
+    /// The cards that programs can share.
+    pub fn shared(&self) -> Vec<PhysicalDevice> {
+        self.cards.iter().filter(|card| card.can_be_shared()).map(|card| card.device.clone()).collect()
+    }
+
+    /// Why there are not more of them, as sentences.
+    pub fn troubles(&self) -> Vec<String> {
+        let cannot = |card: &NvidiaCard| {
+            format!("NVIDIA card {} ({}) cannot be shared: {}", card.device.ordinal, card.device.name, card.missing.join("; "))
+        };
+        let cards = self.cards.iter().filter(|card| !card.can_be_shared()).map(cannot);
+        self.notes.iter().cloned().chain(cards).collect()
+    }
+}
+
 impl Nvml {
+    /// Loads the library as the environment wants it: the driver's, or the one that PLIMSOLL_NVML names.
+    ///
+    /// # Errors
+    /// As [`Nvml::load`]; NOT_FOUND, too, where PLIMSOLL_NVML is empty.
+    pub fn find(environment: &Environment) -> Result<Nvml> {
+        match environment.get("PLIMSOLL_NVML") {
+            Some("") => Err(Error::not_found("NVIDIA cards are not looked for: PLIMSOLL_NVML is empty")),
+            path => Nvml::load(path),
+        }
+    }
+
     /// Loads the library: the one at `path`, or the driver's.
     ///
     /// # Errors
-    /// NOT_FOUND where there is none, which only says that there is no driver; FAILED_PRECONDITION where it cannot begin.
+    /// NOT_FOUND where there is no such file, which only says that there is no driver. FAILED_PRECONDITION for a file that cannot be
+    /// loaded, and for a library that cannot begin.
     pub fn load(path: Option<&str>) -> Result<Nvml> {
         let places = path.map_or(PLACES.to_vec(), |path| vec![path]);
-        let mut why = String::new();
-        let library = places.iter().find_map(|place| {
+        let mut tried = Vec::new();
+        let library = places.iter().find_map(|&place| Library::load(place).map_err(|why| tried.push((place, why))).ok());
+        let Some(library) = library else {
+            if let Some((_, why)) = tried.iter().find(|(place, _)| Library::is_there(place)) {
+                let message = format!("the NVIDIA driver's library cannot be loaded: {why}");
+                return Err(Error::failed_precondition(message).with_remedy("install NVIDIA's driver anew"));
+            }
             // The reason is that of the first name: the others are for odd systems.
-            Library::load(place)
-                .map_err(|reason| {
-                    if why.is_empty() {
-                        why = reason
-                    }
-                })
-                .ok()
-        });
-        let Some(library) = library else { return Err(Error::not_found(format!("there is no NVIDIA driver: {why}"))) };
+            let why = tried.into_iter().next().map(|(_, why)| why).unwrap_or_default();
+            return Err(Error::not_found(format!("there is no NVIDIA driver: {why}")));
+        };
         let nvml = Nvml { functions: Functions::of(&library) };
         match nvml.begin() {
             Ok(()) => Ok(nvml),

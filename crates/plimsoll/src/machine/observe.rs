@@ -62,10 +62,7 @@ impl Observer {
         let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
         let threads = options.threads_in(environment, cores)?;
         let mut notes = vec![format!("{cores} cores may be used by this process, {threads} threads compute (--intra-op)")];
-        let nvml = match environment.get("PLIMSOLL_NVML") {
-            Some("") => Err(Error::not_found("NVIDIA cards are not looked for: PLIMSOLL_NVML is empty")),
-            path => Nvml::load(path),
-        };
+        let nvml = Nvml::find(environment);
         notes.extend(under);
         let state = (!simulated.is_empty()).then(StateDir::find);
         let scope = state.as_ref().and_then(|state| state.as_ref().ok().map(StateDir::scope));
@@ -161,14 +158,13 @@ impl Observer {
             let unused = self.unused(&card.device);
             view.cards.push(real_card(card, &visible, unused));
         }
-        self.leases(&look, &devices, view);
+        self.leases(&look, view);
     }
 
     /// Adds the leases of real cards.
-    fn leases(&self, look: &Look, devices: &[PhysicalDevice], view: &mut View) {
-        let shared = |device: &PhysicalDevice| !device.uuid.is_empty() && device.total > Bytes::ZERO;
-        let (places, cards): (Vec<usize>, Vec<PhysicalDevice>) =
-            devices.iter().cloned().enumerate().filter(|(_, device)| shared(device)).unzip();
+    fn leases(&self, look: &Look, view: &mut View) {
+        let shared = look.cards.iter().enumerate().filter(|(_, card)| card.can_be_shared());
+        let (places, cards): (Vec<usize>, Vec<PhysicalDevice>) = shared.map(|(place, card)| (place, card.device.clone())).unzip();
         if cards.is_empty() {
             return;
         }

@@ -1,7 +1,7 @@
 //! Which cards a program may open, and how the machine is divided.
 
 use plimsoll_base::{Error, Result};
-use plimsoll_cards::{Division, Environment, Options, PhysicalDevice, resolve};
+use plimsoll_cards::{Division, Environment, Options, PhysicalDevice, leaves_cards_out, resolve};
 use plimsoll_device::DeviceKind;
 use plimsoll_machine::{Machine, StateDir};
 
@@ -19,12 +19,24 @@ pub(crate) struct Found {
 }
 
 impl Found {
-    /// Looks for them. Nothing is taken of a card.
+    /// Looks for them, unless a program with these options and variables has no use for any. Nothing is taken of a card.
     ///
     /// # Errors
     /// Those of [`resolve`] for options that make no sense, and for GPUs that are named and cannot be used; those of a lease that has
     /// ended.
     pub fn look(options: &Options, environment: &Environment) -> Result<Found> {
+        let simulated = options.simulated_cards(environment)?;
+        if simulated.is_empty() && leaves_cards_out(options, environment) {
+            return Found::none(options, environment);
+        }
+        Found::look_at_all(options, environment)
+    }
+
+    /// As [`Found::look`], also where the program has no use for them.
+    ///
+    /// # Errors
+    /// As [`Found::look`].
+    pub fn look_at_all(options: &Options, environment: &Environment) -> Result<Found> {
         let mut cards = options.simulated_cards(environment)?;
         if cards.is_empty() {
             return Found::real(options, environment);
@@ -36,11 +48,18 @@ impl Found {
     }
 
     fn real(options: &Options, environment: &Environment) -> Result<Found> {
-        let Some((nvml, mut cards)) = Nvidia::cards(environment) else {
-            let division = resolve(&[], options, environment)?;
-            return Ok(Found { cards: Vec::new(), ledger: None, division, nvidia: None });
+        let (nvml, mut cards) = match Nvidia::cards(environment) {
+            Ok(Some(seen)) => seen,
+            Ok(None) => return Found::none(options, environment),
+            Err(error) => return Found::without(&error, options, environment),
         };
         let is_leased = environment.get("PLIMSOLL_LEASE").is_some_and(|token| !token.is_empty());
+        if !is_leased {
+            let division = resolve(&cards, options, environment)?;
+            if division.of(DeviceKind::Gpu).next().is_none() {
+                return Ok(Found { cards, ledger: None, division, nvidia: None });
+            }
+        }
         let ledger = match StateDir::find().and_then(|state| PhysicalDevice::leased_ledger(&mut cards, &state, environment)) {
             Ok(ledger) => ledger,
             Err(error) if is_leased => return Err(error),
@@ -51,10 +70,19 @@ impl Found {
         if division.of(DeviceKind::Gpu).next().is_none() {
             return Ok(Found { cards, ledger: Some(ledger), division, nvidia: None });
         }
-        match nvml.ready(&division, environment) {
-            Ok(nvidia) => Ok(Found { cards, ledger: Some(ledger), division, nvidia: Some(nvidia) }),
+        match nvml.ready(&mut cards, division, options, environment)? {
+            Ok((nvidia, mut division)) => {
+                division.notes.extend_from_slice(&nvidia.troubles);
+                Ok(Found { cards, ledger: Some(ledger), division, nvidia: Some(nvidia) })
+            }
             Err(error) => Found::without(&error, options, environment),
         }
+    }
+
+    /// A machine without cards.
+    fn none(options: &Options, environment: &Environment) -> Result<Found> {
+        let division = resolve(&[], options, environment)?;
+        Ok(Found { cards: Vec::new(), ledger: None, division, nvidia: None })
     }
 
     /// The machine without its real cards, which cannot be used.

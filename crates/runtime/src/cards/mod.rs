@@ -18,7 +18,7 @@ use plimsoll_memory::Ledger;
 
 use crate::cancellation::Asking;
 pub(crate) use found::Found;
-use nvidia::Contexts;
+use nvidia::{Contexts, Nvidia};
 use seat::Seat;
 
 /// Memory that grows is reserved on the card in steps of this many bytes.
@@ -51,26 +51,31 @@ fn open_on(
     environment: &Environment,
     asking: &Arc<Asking>,
 ) -> Result<(Division, Vec<Arc<dyn Device>>)> {
-    let Found { cards, mut division, nvidia, .. } = found;
+    let Found { mut cards, mut division, nvidia, .. } = found;
     let infos = ledger.cards();
     let seat = Seat::take(ledger, &cards, nvidia.as_ref(), options)?;
     let mut contexts = Contexts::new();
     if let Some(nvidia) = &nvidia {
-        let parts = parts(&division, infos)?;
-        let used: Vec<usize> = parts.keys().copied().collect();
-        seat.make_room(&used)?;
-        contexts = match nvidia.open(&cards, &used) {
-            Err(error) if error.code() != Code::ResourceExhausted => {
-                return Found::without(&error, options, environment).map(|found| (found.division, Vec::new()));
+        let mut failed = None;
+        // Where a card is left out, another one may come in its place.
+        loop {
+            let parts = parts(&division, infos)?;
+            failed = open_new(nvidia, &seat, parts.keys().copied(), &mut cards, &mut contexts)?.or(failed);
+            for (&card, opened) in &contexts {
+                // Each logical device has a piece of the card for itself.
+                let count = parts.get(&card).copied().unwrap_or(0);
+                cards[card].overhead = opened.context + Bytes(opened.card.granularity() * count);
             }
-            contexts => contexts?,
-        };
-        let mut measured = cards.clone();
-        for (&card, opened) in &contexts {
-            // Each logical device has a piece of the card for itself.
-            measured[card].overhead = opened.context + Bytes(opened.card.granularity() * parts[&card]);
+            division = resolve(&cards, options, environment)?;
+            if self::parts(&division, infos)? == parts {
+                close_others(&seat, &parts, &mut contexts)?;
+                break;
+            }
         }
-        division = resolve(&measured, options, environment)?;
+        if let Some(why) = failed.filter(|_| contexts.is_empty()) {
+            return Found::without(&why, options, environment).map(|found| (found.division, Vec::new()));
+        }
+        division.notes.extend_from_slice(&nvidia.troubles);
     }
     let gpus: Vec<&LogicalDevice> = division.of(DeviceKind::Gpu).collect();
     let (mut held, mut used): (BTreeMap<usize, Bytes>, BTreeMap<usize, Bytes>) = Default::default();
@@ -79,7 +84,7 @@ fn open_on(
         *held.entry(card).or_default() += first_bytes(gpu);
         *used.entry(card).or_default() += if gpu.preallocate { first_bytes(gpu) } else { gpu.overhead };
     }
-    seat.hold(&held, &mut contexts)?;
+    seat.hold(&held, &cards, &mut contexts)?;
     used.into_iter().for_each(|(card, used)| seat.member.set_used(card, used));
     let opened = contexts.into_iter().map(|(card, opened)| (card, Board::Nvidia(opened.card)));
     let mut boards: BTreeMap<usize, Board> = opened.collect();
@@ -89,6 +94,50 @@ fn open_on(
     };
     let devices = gpus.into_iter().map(&mut open).collect::<Result<_>>()?;
     Ok((division, devices))
+}
+
+/// Opens those of these cards that are not open. One that cannot compute is unusable then; the first of their errors.
+fn open_new(
+    nvidia: &Nvidia,
+    seat: &Seat,
+    wanted: impl Iterator<Item = usize>,
+    cards: &mut [PhysicalDevice],
+    contexts: &mut Contexts,
+) -> Result<Option<Error>> {
+    let new: Vec<usize> = wanted.filter(|card| !contexts.contains_key(card)).collect();
+    if new.is_empty() {
+        return Ok(None);
+    }
+    seat.make_room(&new)?;
+    if let Some(outside) = &seat.outside {
+        // Programs came and went during a wait.
+        outside.see_available(cards);
+    }
+    let mut failed = None;
+    for number in new {
+        let card = &mut cards[number];
+        match nvidia.open(&card.uuid) {
+            Ok(opened) => {
+                contexts.insert(number, opened);
+            }
+            Err(error) if error.code() == Code::ResourceExhausted => return Err(error),
+            Err(error) => {
+                seat.give_back(number)?;
+                card.unusable = Some(format!("because {}", error.message()));
+                failed.get_or_insert(error);
+            }
+        }
+    }
+    Ok(failed)
+}
+
+/// Closes cards of which nothing is made.
+fn close_others(seat: &Seat, parts: &BTreeMap<usize, u64>, contexts: &mut Contexts) -> Result<()> {
+    let others: Vec<usize> = contexts.keys().copied().filter(|card| !parts.contains_key(card)).collect();
+    others.into_iter().try_for_each(|card| {
+        contexts.remove(&card);
+        seat.give_back(card)
+    })
 }
 
 /// What computes on a card.

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use plimsoll_base::{Bytes, Error, Result};
-use plimsoll_cards::{Division, Environment, PhysicalDevice};
+use plimsoll_base::{Bytes, Code, Error, Result};
+use plimsoll_cards::{Division, Environment, Options, PhysicalDevice, resolve};
+use plimsoll_device::DeviceKind;
 use plimsoll_device_cuda::{CudaCard, DriverCard, Look, NvidiaCard, Nvml, Toolkit, subtract};
 use plimsoll_machine::Machine;
 
@@ -16,10 +17,19 @@ pub(crate) struct Seen {
 
 /// What opens cards.
 pub(crate) struct Nvidia {
-    nvml: Nvml,
+    nvml: Arc<Nvml>,
     toolkit: Toolkit,
     /// The cards as the driver numbers them.
     numbered: Vec<DriverCard>,
+    /// Cards that cannot be shared, as sentences.
+    pub troubles: Vec<String>,
+}
+
+/// Tells the ledger of cards how much of them programs outside of it use.
+pub(crate) struct Outside {
+    nvml: Arc<Nvml>,
+    cards: Vec<PhysicalDevice>,
+    ledger: Machine,
 }
 
 /// Cards with contexts, by their numbers.
@@ -33,35 +43,36 @@ pub(crate) struct Opened {
 }
 
 impl Nvidia {
-    /// The cards that can be shared, in the order of the bus: those with a name by which other programs know them, and memory. None where
-    /// there is no driver or no such card, and where PLIMSOLL_NVML is empty.
-    pub fn cards(environment: &Environment) -> Option<(Seen, Vec<PhysicalDevice>)> {
-        let nvml = match environment.get("PLIMSOLL_NVML") {
-            Some("") => return None,
-            path => Nvml::load(path).ok()?,
+    /// The cards that programs can share, in the order of the bus. None where there is no driver, no card, or where PLIMSOLL_NVML is
+    /// empty.
+    ///
+    /// # Errors
+    /// FAILED_PRECONDITION for a driver that cannot be used, and where no card can be shared.
+    pub fn cards(environment: &Environment) -> Result<Option<(Seen, Vec<PhysicalDevice>)>> {
+        let nvml = match Nvml::find(environment) {
+            Err(error) if error.code() == Code::NotFound => return Ok(None),
+            nvml => nvml?,
         };
         let look = nvml.look();
-        let devices = look.cards.iter().map(|card| card.device.clone());
-        let cards: Vec<_> = devices.filter(|device| !device.uuid.is_empty() && device.total > Bytes::ZERO).collect();
-        (!cards.is_empty()).then_some((Seen { nvml, look }, cards))
-    }
-
-    /// Tells the ledger what programs outside of it use, unless the cards are a lease's part.
-    pub fn see_outside(&self, cards: &[PhysicalDevice], ledger: &Machine) {
-        if !cards.iter().any(|card| card.leased) {
-            subtract(&self.nvml.look(), cards, ledger);
+        let (cards, troubles) = (look.shared(), look.troubles());
+        match cards.is_empty() {
+            true if troubles.is_empty() => Ok(None),
+            true => Err(Error::failed_precondition(troubles.join("; "))),
+            false => Ok(Some((Seen { nvml, look }, cards))),
         }
     }
 
-    /// Makes contexts on these cards, by their numbers.
+    /// What looks at programs outside of the ledger of these cards; none where the cards are a lease's part.
+    pub fn outside(&self, cards: &[PhysicalDevice], ledger: &Machine) -> Option<Outside> {
+        let is_leased = cards.iter().any(|card| card.leased);
+        (!is_leased).then(|| Outside { nvml: self.nvml.clone(), cards: cards.to_vec(), ledger: ledger.clone() })
+    }
+
+    /// Makes a context on a card.
     ///
     /// # Errors
     /// FAILED_PRECONDITION for a card that cannot compute; the driver's error.
-    pub fn open(&self, cards: &[PhysicalDevice], used: &[usize]) -> Result<Contexts> {
-        used.iter().map(|&number| Ok((number, self.open_one(&cards[number].uuid)?))).collect()
-    }
-
-    fn open_one(&self, uuid: &str) -> Result<Opened> {
+    pub fn open(&self, uuid: &str) -> Result<Opened> {
         let numbered = numbered(&self.numbered, uuid)?;
         let before = self.memory(uuid);
         let card = CudaCard::open(&self.toolkit.driver, numbered, &self.toolkit.compiler)?;
@@ -84,6 +95,29 @@ impl Nvidia {
     }
 }
 
+impl Outside {
+    /// Looks, and tells the ledger.
+    pub fn see(&self) -> Look {
+        let look = self.nvml.look();
+        subtract(&look, &self.cards, &self.ledger);
+        look
+    }
+
+    /// As [`Outside::see`]; what is available on the cards is as it is now.
+    pub fn see_available(&self, cards: &mut [PhysicalDevice]) {
+        available(&self.see(), cards, &self.ledger);
+    }
+}
+
+/// Memory that programs of the ledger use is available, as far as the ledger grants it: a line is the same whoever else runs.
+fn available(look: &Look, cards: &mut [PhysicalDevice], ledger: &Machine) {
+    for (number, card) in cards.iter_mut().enumerate() {
+        let memory = look.cards.iter().find(|seen| seen.device.uuid == card.uuid).and_then(|seen| seen.memory);
+        let (free, used) = memory.map_or((card.available, Bytes::ZERO), |memory| (memory.free, memory.used));
+        card.available = (free + (used - ledger.outside(number))).min(card.total);
+    }
+}
+
 impl Seen {
     /// Memory that programs of the ledger use is available, as far as the ledger grants it: a line is the same whoever else runs.
     pub fn count_ours_as_available(&self, cards: &mut [PhysicalDevice], ledger: &Machine) {
@@ -91,24 +125,45 @@ impl Seen {
             return;
         }
         subtract(&self.look, cards, ledger);
-        for (number, card) in cards.iter_mut().enumerate() {
-            let memory = self.look.cards.iter().find(|seen| seen.device.uuid == card.uuid).and_then(|seen| seen.memory);
-            let used = memory.map_or(Bytes::ZERO, |memory| memory.used);
-            card.available = (card.available + (used - ledger.outside(number))).min(card.total);
-        }
+        available(&self.look, cards, ledger);
     }
 
-    /// Loads the driver and the compiler, and finds the driver's numbers of the cards that are divided.
+    /// Loads the driver and the compiler, and finds the driver's numbers of the cards. Those of the division that the driver does not
+    /// show are unusable: they are left out of it. The inner error is that of a machine without cards that compute: as
+    /// [`Toolkit::find`]; FAILED_PRECONDITION where the driver shows none of the cards.
     ///
     /// # Errors
-    /// As [`Toolkit::find`]; FAILED_PRECONDITION for a card that the driver does not show.
-    pub fn ready(self, division: &Division, environment: &Environment) -> Result<Nvidia> {
-        let toolkit = Toolkit::find(environment)?;
-        let known = toolkit.driver.cards()?;
-        for card in division.devices.iter().filter_map(|device| device.card.as_ref()) {
-            numbered(&known, &card.device.uuid)?;
+    /// As [`resolve`].
+    pub fn ready(
+        self,
+        cards: &mut [PhysicalDevice],
+        mut division: Division,
+        options: &Options,
+        environment: &Environment,
+    ) -> Result<Result<(Nvidia, Division)>> {
+        let found = Toolkit::find(environment).and_then(|toolkit| Ok((toolkit.driver.cards()?, toolkit)));
+        let (known, toolkit) = match found {
+            Ok(found) => found,
+            Err(error) => return Ok(Err(error)),
+        };
+        // Another card may come in the place of one that is left out.
+        loop {
+            let divided = division.devices.iter().filter_map(|device| device.card.as_ref());
+            let hidden: Vec<(String, Error)> =
+                divided.filter_map(|card| Some((card.device.uuid.clone(), numbered(&known, &card.device.uuid).err()?))).collect();
+            let Some((_, first)) = hidden.first() else { break };
+            let first = first.clone();
+            for (uuid, why) in hidden {
+                let card = cards.iter_mut().find(|card| card.uuid == uuid);
+                card.into_iter().for_each(|card| card.unusable = Some(format!("because {}", why.message())));
+            }
+            division = resolve(cards, options, environment)?;
+            if division.of(DeviceKind::Gpu).next().is_none() {
+                return Ok(Err(first));
+            }
         }
-        Ok(Nvidia { nvml: self.nvml, toolkit, numbered: known })
+        let troubles = self.look.troubles();
+        Ok(Ok((Nvidia { nvml: Arc::new(self.nvml), toolkit, numbered: known, troubles }, division)))
     }
 }
 

@@ -8,7 +8,7 @@ use plimsoll_base::{Bytes, Error, Result};
 use plimsoll_cards::{Options, PhysicalDevice};
 use plimsoll_machine::{Denied, Identity, Machine, Member, OUT_OF_MEMORY, Wait};
 
-use super::nvidia::{Contexts, Nvidia};
+use super::nvidia::{Contexts, Nvidia, Outside};
 
 /// The most that is reserved for a context until it is measured: more than one is expected to take.
 const CONTEXT: Bytes = Bytes(1 << 30);
@@ -21,8 +21,8 @@ pub(super) struct Seat<'a> {
     pub member: Arc<Member>,
     pub wait: Option<Wait>,
     ledger: &'a Machine,
-    cards: &'a [PhysicalDevice],
     nvidia: Option<&'a Nvidia>,
+    pub outside: Option<Arc<Outside>>,
 }
 
 impl Seat<'_> {
@@ -30,14 +30,15 @@ impl Seat<'_> {
     ///
     /// # Errors
     /// The obstacle to it.
-    pub fn take<'a>(ledger: &'a Machine, cards: &'a [PhysicalDevice], nvidia: Option<&'a Nvidia>, options: &Options) -> Result<Seat<'a>> {
+    pub fn take<'a>(ledger: &'a Machine, cards: &[PhysicalDevice], nvidia: Option<&'a Nvidia>, options: &Options) -> Result<Seat<'a>> {
         let wait = options.wait.map(|wait| Wait { priority: 0, timeout: (wait < Duration::MAX).then_some(wait) });
         let identity = Identity::this_process("");
         let member = match &wait {
             Some(wait) => ledger.join_waiting(&identity, wait, &mut |_| true)?,
             None => ledger.join(&identity)?,
         };
-        Ok(Seat { member: Arc::new(member), wait, ledger, cards, nvidia })
+        let outside = nvidia.and_then(|nvidia| nvidia.outside(cards, ledger)).map(Arc::new);
+        Ok(Seat { member: Arc::new(member), wait, ledger, nvidia, outside })
     }
 
     /// Reserves bytes for contexts on the cards with these numbers. A context takes what it takes, and is measured then.
@@ -49,12 +50,20 @@ impl Seat<'_> {
         self.reserve(&used.iter().map(|&card| (card, bound(card))).collect::<Vec<_>>())
     }
 
+    /// Gives back what is reserved of a card.
+    ///
+    /// # Errors
+    /// The obstacle to the ledger.
+    pub fn give_back(&self, card: usize) -> Result<()> {
+        self.member.release(&[(card, self.member.reserved(card))])
+    }
+
     /// Makes what is held of each card that many bytes. All or nothing, also with contexts: a program that waits has none, and those of
     /// one that has waited are new.
     ///
     /// # Errors
     /// RESOURCE_EXHAUSTED where a card has no room; otherwise as [`Nvidia::open`].
-    pub fn hold(&self, bytes: &BTreeMap<usize, Bytes>, contexts: &mut Contexts) -> Result<()> {
+    pub fn hold(&self, bytes: &BTreeMap<usize, Bytes>, cards: &[PhysicalDevice], contexts: &mut Contexts) -> Result<()> {
         let all: Vec<(usize, Bytes)> = bytes.iter().map(|(&card, &bytes)| (card, bytes)).collect();
         let Some(nvidia) = self.nvidia else { return self.reserve(&all) };
         // Less than nothing is nothing.
@@ -66,7 +75,7 @@ impl Seat<'_> {
         contexts.clear();
         self.member.release(&all.iter().map(|&(card, _)| (card, self.member.reserved(card))).collect::<Vec<_>>())?;
         self.reserve(&all)?;
-        *contexts = nvidia.open(self.cards, &all.iter().map(|&(card, _)| card).collect::<Vec<_>>())?;
+        *contexts = all.iter().map(|&(card, _)| Ok((card, nvidia.open(&cards[card].uuid)?))).collect::<Result<_>>()?;
         Ok(())
     }
 
@@ -88,8 +97,8 @@ impl Seat<'_> {
     }
 
     fn see_outside(&self) {
-        if let Some(nvidia) = self.nvidia {
-            nvidia.see_outside(self.cards, self.ledger);
+        if let Some(outside) = &self.outside {
+            outside.see();
         }
     }
 }

@@ -35,13 +35,11 @@ fn remedy(error: &Error) -> String {
 
 /// The driver, its libraries, and its cards.
 pub(super) fn driver(environment: &Environment, checks: &mut Vec<Check>) {
-    let nvml = match environment.get("PLIMSOLL_NVML") {
-        Some("") => {
-            let why = "it is not looked for: PLIMSOLL_NVML is empty";
-            return checks.push(Check::not_here("driver", why, "unset PLIMSOLL_NVML"));
-        }
-        path => Nvml::load(path),
-    };
+    if environment.get("PLIMSOLL_NVML") == Some("") {
+        let why = "it is not looked for: PLIMSOLL_NVML is empty";
+        return checks.push(Check::not_here("driver", why, "unset PLIMSOLL_NVML"));
+    }
+    let nvml = Nvml::find(environment);
     let install = "install NVIDIA's driver, or use simulated cards (--sim-gpus 2x4GiB)";
     let cuda = can_load(CUDA);
     match &nvml {
@@ -82,8 +80,8 @@ fn seen(look: &Look, checks: &mut Vec<Check>) {
     for card in &look.cards {
         let device = &card.device;
         let name = format!("GPU {} ({})", device.ordinal, device.name);
-        checks.push(match (card.memory, device.uuid.is_empty()) {
-            (Some(memory), false) => Check::pass("cards", format!("{name}: {} of {} are free, {}", memory.free, memory.total, device.uuid)),
+        checks.push(match card.memory.filter(|_| card.can_be_shared()) {
+            Some(memory) => Check::pass("cards", format!("{name}: {} of {} are free, {}", memory.free, memory.total, device.uuid)),
             _ => {
                 let missing = card.missing.join("; ");
                 Check::fail("cards", format!("{name} cannot be shared: {missing}"), "see what the driver says of it: nvidia-smi -q")

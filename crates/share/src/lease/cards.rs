@@ -61,18 +61,17 @@ impl Cards {
             options.sim_gpus.as_deref().or(environment.get("PLIMSOLL_SIM_GPUS")).filter(|_| !all.is_empty()).map(str::to_string);
         let (mut nvml, mut none) = (None, String::new());
         if all.is_empty() {
-            match environment.get("PLIMSOLL_NVML") {
-                Some("") => none = "NVIDIA cards are not looked for: PLIMSOLL_NVML is empty".into(),
-                path => match Nvml::load(path) {
-                    Ok(library) => {
-                        // A card without a name by which others know it cannot be shared.
-                        let cards = library.look().cards.into_iter().map(|card| card.device);
-                        all = cards.filter(|device| !device.uuid.is_empty() && device.total > Bytes::ZERO).collect();
-                        none = "the NVIDIA driver sees no cards".into();
-                        nvml = Some(library);
-                    }
-                    Err(error) => none = error.message().into(),
-                },
+            match Nvml::find(environment) {
+                Ok(library) => {
+                    let look = library.look();
+                    all = look.shared();
+                    none = match &look.troubles()[..] {
+                        [] => "the NVIDIA driver sees no cards".into(),
+                        troubles => troubles.join("; "),
+                    };
+                    nvml = Some(library);
+                }
+                Err(error) => none = error.message().into(),
             }
         }
         // Cards are counted on the whole machine, also inside of a lease.
