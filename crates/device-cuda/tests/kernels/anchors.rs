@@ -14,7 +14,8 @@ use super::making::{Making, times};
 /// No bit differs, but for the sign of 0.
 const SAME: Near = Near::Units(0.1);
 
-const DENSE: ProductSpec = ProductSpec { m: 1, n: 1, k: 1, transpose_a: false, transpose_b: false, batch: 1, places: None };
+/// One element by one.
+pub const DENSE: ProductSpec = ProductSpec { m: 1, n: 1, k: 1, transpose_a: false, transpose_b: false, batch: 1, places: None };
 
 /// Products of all types and forms; sizes are edges of tiles, or beside them.
 pub fn products(seed: u64) -> Vec<Case> {
@@ -143,16 +144,16 @@ fn axis(making: &mut Making) -> WindowAxis {
     WindowAxis { size, positions, taps, stride, dilation, pad: before }
 }
 
-fn convolution(data_type: DataType, batch: u64, axes: &[WindowAxis], [in_c, out_c]: [u64; 2]) -> ConvSpec {
+pub fn convolution(data_type: DataType, batch: u64, axes: &[WindowAxis], [in_c, out_c]: [u64; 2]) -> ConvSpec {
     ConvSpec { data_type, batch, in_c, out_c, axes: Axes::new(axes).unwrap(), layout: Layout::ChannelsLast, groups: 1 }
 }
 
 /// A convolution, its gradient by the input, or by the filter, with elements whose sums are exact.
 fn conv(making: &mut Making, kind: usize, spec: ConvSpec, epilogue: bool) -> Case {
-    anchor(making, spec.data_type, conv_request(kind, spec, epilogue))
+    anchor(making, conv_request(kind, spec, epilogue))
 }
 
-fn conv_request(kind: usize, spec: ConvSpec, epilogue: bool) -> KernelRequest {
+pub fn conv_request(kind: usize, spec: ConvSpec, epilogue: bool) -> KernelRequest {
     let channels = |shape: Vec<u64>| vec![vec![shape[shape.len() - 1]], shape];
     let epilogue = |shape: Vec<u64>| epilogue.then(|| finished(channels(shape)));
     match kind {
@@ -162,13 +163,22 @@ fn conv_request(kind: usize, spec: ConvSpec, epilogue: bool) -> KernelRequest {
     }
 }
 
-/// A product with elements whose sums are exact.
-fn product(making: &mut Making, data_type: DataType, spec: ProductSpec, epilogue: Option<Epilogue>) -> Case {
-    let request = KernelRequest::Anchor { anchor: Anchor::Product(data_type, spec), epilogue, pooling: None };
-    anchor(making, data_type, request)
+pub fn product_request(data_type: DataType, spec: ProductSpec, epilogue: Option<Epilogue>) -> KernelRequest {
+    KernelRequest::Anchor { anchor: Anchor::Product(data_type, spec), epilogue, pooling: None }
 }
 
-fn anchor(making: &mut Making, data_type: DataType, request: KernelRequest) -> Case {
+/// A product with elements whose sums are exact.
+fn product(making: &mut Making, data_type: DataType, spec: ProductSpec, epilogue: Option<Epilogue>) -> Case {
+    anchor(making, product_request(data_type, spec, epilogue))
+}
+
+/// A request with elements whose sums are exact.
+pub fn anchor(making: &mut Making, request: KernelRequest) -> Case {
+    let data_type = match &request {
+        KernelRequest::Anchor { anchor, .. } => anchor.data_type(),
+        KernelRequest::ConvBackpropFilter { spec, .. } => spec.data_type,
+        other => panic!("{other:?}"),
+    };
     let arguments = request.arguments().unwrap();
     let size = data_type.size().unwrap() as u64;
     let inputs: Vec<Vec<u8>> = arguments.inputs.iter().map(|bytes| making.elements(data_type, bytes / size)).collect();

@@ -9,6 +9,7 @@ mod compiled;
 mod engines;
 mod hostile;
 mod making;
+mod wide;
 
 use cases::Case;
 use engines::{Engines, Outcome};
