@@ -179,6 +179,27 @@ def keyboard(browser):
     return failures
 
 
+def choosers(browser):
+    """What fails of the boxes that choose a model, an N or a stage, by keyboard alone."""
+    failures = []
+    for label in browser.run("return [...document.querySelectorAll('header select')].map((box) => box.ariaLabel)"):
+        browser.run("document.activeElement.blur(); window.scrollTo(0, 0);")
+        for _ in range(10):
+            browser.press(TAB)
+            if browser.run("return document.activeElement.ariaLabel") == label:
+                break
+        else:
+            failures.append(f"the box {label!r} is not reached by Tab")
+            continue
+        chosen = "const box = document.activeElement; return box.ariaLabel + ' ' + box.value"
+        before = browser.run(chosen)
+        browser.press(DOWN if before.endswith(" 0") else UP)
+        after = browser.run(chosen)
+        if after == before or not after.startswith(label):
+            failures.append(f"the box {label!r} is {before!r} and then {after!r}")
+    return failures
+
+
 def quantile(times, part):
     return sorted(times)[int(part * (len(times) - 1))]
 
@@ -207,6 +228,8 @@ def look(browser, page, scheme, shots):
             failures.append(f"frames while {what} take {quantile(times, .9):.0f} ms")
     if page.stat().st_size >= 1_000_000:
         failures.append("it has a megabyte or more")
+    browser.open(page)
+    failures += choosers(browser)
     browser.open(page)
     failures += keyboard(browser)
     failures += [f"the browser complains: {said}" for said in browser.complaints()]

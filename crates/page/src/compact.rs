@@ -6,19 +6,41 @@ use serde_json::{Value as Json, json};
 
 use plimsoll_base::Bytes;
 
-use crate::picture::{Buffer, Command, Curve, Device, Kind, Model, Need, Picture, Point, Queue, Stage, Work};
+use crate::picture::{Buffer, Command, Curve, Device, Kind, Model, Need, Picture, Point, Queue, Sizes, Stage, Work};
 use crate::shown;
 
 /// The document.
 pub(crate) fn picture(picture: &Picture) -> String {
-    let models: Vec<Json> = picture.models.iter().map(model).collect();
+    // Models share their words: those of one graph have the same.
+    let (mut names, mut operations) = (Names::default(), Words::default());
+    let models: Vec<Json> = picture.models.iter().map(|one| model(one, &mut names, &mut operations)).collect();
     let notes: Vec<String> = picture.notes.iter().map(|note| shown(note)).collect();
-    json!({"title": shown(&picture.title), "models": models, "notes": notes}).to_string()
+    json!({
+        "title": shown(&picture.title),
+        "names": {"parent": names.parents, "part": names.parts},
+        "ops": operations.words,
+        "models": models,
+        "notes": notes,
+        "sizes": picture.sizes.as_ref().map(sizes),
+    })
+    .to_string()
 }
 
-fn model(model: &Model) -> Json {
-    let mut names = Names::default();
-    let mut operations = Words::default();
+fn sizes(sizes: &Sizes) -> Json {
+    let sampled = sizes.sampled.iter().map(|size| {
+        let needs: Vec<Json> =
+            size.needs.iter().map(|(name, limit, peak)| json!([shown(name), limit.map(|limit| limit.0), peak.0])).collect();
+        json!({"n": size.n, "fits": size.fits, "minimum": size.minimum_limit.0, "needs": needs})
+    });
+    json!({
+        "feeds": column(&sizes.feeds, |(name, shape)| [shown(name), shown(shape)]),
+        "sampled": sampled.collect::<Vec<_>>(),
+        "largest": sizes.largest,
+        "drawn": sizes.drawn,
+    })
+}
+
+fn model(model: &Model, names: &mut Names, operations: &mut Words) -> Json {
     let nodes: Vec<[usize; 2]> = model.nodes.iter().map(|(name, op)| [names.add(&shown(name)), operations.add(&shown(op))]).collect();
     json!({
         "name": shown(&model.name),
@@ -31,9 +53,7 @@ fn model(model: &Model) -> Json {
         "costs": model.costs,
         "needs": model.needs.iter().map(need).collect::<Vec<_>>(),
         "nodes": {"name": column(&nodes, |node| node[0]), "op": column(&nodes, |node| node[1])},
-        "names": {"parent": names.parents, "part": names.parts},
-        "ops": operations.words,
-        "stages": model.stages.iter().map(stage).collect::<Vec<_>>(),
+        "stages": model.stages.iter().map(|one| stage(one, names)).collect::<Vec<_>>(),
         "fitting": model.fitting.as_ref().map(|fitting| json!({
             "recomputed": fitting.recomputed.iter().map(|name| shown(name)).collect::<Vec<_>>(),
             "offloaded": fitting.offloaded.0,
@@ -56,19 +76,19 @@ fn need(need: &Need) -> Json {
     })
 }
 
-fn stage(stage: &Stage) -> Json {
+fn stage(stage: &Stage, names: &mut Names) -> Json {
     let queues = stage.queues.len().max(1) as u64;
     json!({
         "name": shown(&stage.name),
         "seconds": stage.seconds,
-        "devices": stage.devices.iter().map(|one| device(one, queues)).collect::<Vec<_>>(),
+        "devices": stage.devices.iter().map(|one| device(one, queues, names)).collect::<Vec<_>>(),
         "queues": stage.queues.iter().map(queue).collect::<Vec<_>>(),
     })
 }
 
-fn device(device: &Device, queues: u64) -> Json {
+fn device(device: &Device, queues: u64, names: &mut Names) -> Json {
     let bands = device.bands.iter().map(|band| {
-        let entries: Vec<Json> = band.entries.iter().map(|(name, bytes)| json!([shown(name), bytes.0])).collect();
+        let entries: Vec<Json> = band.entries.iter().map(|(name, bytes)| json!([names.add(&shown(name)), bytes.0])).collect();
         json!({"name": band.name, "bytes": band.bytes.0, "entries": entries})
     });
     let all = &device.buffers;
@@ -110,6 +130,13 @@ fn device(device: &Device, queues: u64) -> Json {
 fn queue(queue: &Queue) -> Json {
     let mut details = Words::default();
     let all = &queue.commands;
+    // A command that starts when the one before it ends says so by null.
+    let mut before = 0.0;
+    let start = |command: &Command| {
+        let (start, end) = command.predicted;
+        if start == std::mem::replace(&mut before, end) { Json::Null } else { micros(start) }
+    };
+    let start: Vec<Json> = all.iter().map(start).collect();
     let detail: Vec<usize> = all.iter().map(|command| details.add(&shown(&command.detail))).collect();
     let waits = all
         .iter()
@@ -125,7 +152,7 @@ fn queue(queue: &Queue) -> Json {
         "work": column(all, work),
         "detail": detail,
         "details": details.words,
-        "start": column(all, |command| micros(command.predicted.0)),
+        "start": start,
         "end": column(all, |command| micros(command.predicted.1)),
         "measured": has_measured.then(|| json!({"start": measured(|span| span.0), "end": measured(|span| span.1)})),
         "waits": waits.collect::<Vec<_>>(),

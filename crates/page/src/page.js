@@ -10,20 +10,24 @@ const WORKS = ["kernel", "copy", "file", "loop", "runs again"];
 const PARTS = ["variables", "constants", "activations", "workspace", "transfer", "overhead"];
 const BANDS = { overhead: "overhead", variables: "variables", constants: "constants", "fed and fetched": "ends" };
 
-/** A model with names and commands as objects; the columns of buffers stay as they are. */
-function readModel(raw) {
-  const { parent, part } = raw.names;
+/** The names that models share, by their numbers. */
+function readNames({ parent, part }) {
   const full = part.map(() => null);
   // Parents come before their children.
   part.forEach((word, index) => {
     full[index] = parent[index] === 0 ? word : full[parent[index] - 1] + "/" + word;
   });
-  const name = raw.nodes.name.map((index) => full[index - 1]);
-  const op = raw.nodes.op.map((index) => raw.ops[index]);
-  return { ...raw, names: name, op, stages: raw.stages.map((stage) => readStage(stage, raw, name)) };
+  return (number) => full[number - 1];
 }
 
-function readStage(raw, model, name) {
+/** A model with names and commands as objects; the columns of buffers stay as they are. */
+function readModel(raw, nameOf, ops) {
+  const name = raw.nodes.name.map(nameOf);
+  const op = raw.nodes.op.map((index) => ops[index]);
+  return { ...raw, names: name, op, stages: raw.stages.map((stage) => readStage(stage, raw, name, nameOf)) };
+}
+
+function readStage(raw, model, name, nameOf) {
   const count = Math.max(1, raw.queues.length);
   const queues = raw.queues.map((queue) => readQueue(queue, model, name));
   const devices = raw.devices.map((device) => {
@@ -37,8 +41,9 @@ function readStage(raw, model, name) {
         readers: readers.map((reader) => commandOf(reader, count)),
       }))
     );
-    const resident = device.bands.reduce((sum, band) => sum + band.bytes, 0);
-    return { ...device, required: need, queue, buffers: { ...buffers, values }, count: buffers.offset.length, resident };
+    const bands = device.bands.map((band) => ({ ...band, entries: band.entries.map(([entry, bytes]) => [nameOf(entry), bytes]) }));
+    const resident = bands.reduce((sum, band) => sum + band.bytes, 0);
+    return { ...device, bands, required: need, queue, buffers: { ...buffers, values }, count: buffers.offset.length, resident };
   });
   return { ...raw, queues, devices };
 }
@@ -55,10 +60,13 @@ function readQueue(raw, model, name) {
     if (nodes.length === 0) return "(no node)";
     return name[nodes[0]] + (nodes.length > 1 ? ` (+${nodes.length - 1})` : "");
   };
+  // A command without a start begins when the one before it ends.
+  const start = raw.start.map((time, index) => time ?? (index > 0 ? raw.end[index - 1] : 0));
   return {
     ...raw,
+    start,
     waits,
-    count: raw.start.length,
+    count: start.length,
     required: model.needs[raw.need],
     title,
     detailOf: (index) => raw.details[raw.detail[index]],
@@ -127,10 +135,22 @@ function named(text) {
   return make("span", { class: "name", text, dir: "auto", title: text });
 }
 
-/** The end of a long path, for a place with little room: the end is what differs. The whole is its title. */
-function shortened(text) {
-  const short = text.replace(/\S{25,}/g, (path) => (path.includes("/") ? "…/" + path.split("/").slice(-2).join("/") : path));
-  return make("span", { class: "name", text: short, dir: "auto", title: text });
+/** The ends of long paths, for a place with little room: as many parts as tell them apart. The whole is the title. */
+function shortened(texts) {
+  const ending = (text, parts) =>
+    text.replace(/\S{25,}/g, (path) => {
+      const words = path.split("/");
+      return words.length > parts ? "…/" + words.slice(-parts).join("/") : path;
+    });
+  const short = texts.map((text) => ending(text, 2));
+  for (let parts = 3; parts <= 6; parts++) {
+    const seen = new Map();
+    short.forEach((text, index) => seen.set(text, (seen.get(text) ?? new Set()).add(texts[index])));
+    short.forEach((text, index) => {
+      if (seen.get(text).size > 1) short[index] = ending(texts[index], parts);
+    });
+  }
+  return texts.map((text, index) => make("span", { class: "name", text: short[index], dir: "auto", title: text }));
 }
 
 // ---- Colours ---------------------------------------------------------------------------------------------------------------------
@@ -237,7 +257,7 @@ function swatchOf(device, index) {
 
 // ---- Plots -----------------------------------------------------------------------------------------------------------------------
 
-const GUTTER = 66;
+const GUTTER = 74;
 const MARGIN = 10;
 
 /** What part of a step is seen, by time or by the order of commands. Plots that share a clock move together. */
@@ -389,6 +409,21 @@ function steps(from, to, wanted, isBytes) {
   return { marks, step };
 }
 
+/** Marks for times of one axis: one unit, and as many digits as tell them apart. Times are in microseconds. */
+function timeMarks(from, to, wanted) {
+  const { marks, step } = steps(from, to, wanted, false);
+  const [unit, each] = to < 1e3 ? ["µs", 1] : to < 1e6 ? ["ms", 1e3] : ["s", 1e6];
+  const digits = Math.max(0, -Math.floor(Math.log10(step / each) + 1e-9));
+  return marks.map((mark) => [mark, `${(mark / each).toFixed(digits)} ${unit}`]);
+}
+
+/** Marks in the middle of commands, by their numbers. `from` and `to` are positions, the first command being from 0 to 1. */
+function commandMarks(from, to, wanted, count) {
+  const { marks } = steps(from, Math.max(to, from + Math.max(1, wanted)), wanted, false);
+  const numbers = [...new Set(marks.map((mark) => Math.max(1, Math.round(mark))))].filter((number) => number <= count);
+  return numbers.map((number) => [number - 0.5, "#" + number.toLocaleString("en")]);
+}
+
 /** The memory of a device over a step: what stays, and every buffer where it lies. */
 class Memory extends Plot {
   constructor(canvas, state) {
@@ -488,13 +523,12 @@ class Memory extends Plot {
     }
     pen.textBaseline = "alphabetic";
     const { from, to } = this.clock;
-    const { marks } = steps(from, to, (width - GUTTER) / 110, false);
-    for (const mark of marks) {
-      const text = state.isTimed ? micros(mark) : "#" + Math.round(mark).toLocaleString("en");
+    const wanted = (width - GUTTER) / 110;
+    for (const [mark, text] of state.isTimed ? timeMarks(from, to, wanted) : commandMarks(from, to, wanted, state.commands)) {
       const x = this.x(mark),
         half = pen.measureText(text).width / 2;
       pen.textAlign = "center";
-      if (x - half > GUTTER - 20 && x + half < width) pen.fillText(text, x, height - 6);
+      if (x - half > GUTTER - 30 && x + half < width) pen.fillText(text, x, height - 6);
     }
   }
 
@@ -625,9 +659,16 @@ class Memory extends Plot {
       return y;
     };
     const say = (text, colour, y, side) => {
+      const wide = pen.measureText(text).width,
+        x = side === "right" ? width - MARGIN - 18 : GUTTER + 4;
+      // Buffers under it leave letters no ground.
+      pen.fillStyle = palette.card;
+      pen.globalAlpha = 0.82;
+      pen.fillRect(side === "right" ? x - wide - 3 : x - 3, y - 11, wide + 6, 15);
+      pen.globalAlpha = 1;
       pen.fillStyle = colour;
       pen.textAlign = side;
-      pen.fillText(text, side === "right" ? width - MARGIN - 18 : GUTTER + 4, y);
+      pen.fillText(text, x, y);
     };
     const peakAt = across(device.peak, palette.ink, 1, [3, 3]);
     const lineAt = this.hasLine ? across(limit, palette.line, 2, []) : null;
@@ -811,9 +852,16 @@ class Queue extends Plot {
         pen.fillRect(left + gap, top, wide - 2 * gap, high - 3);
         drawn = left + 0.8;
         if (wide > 60 && high > 15) {
-          pen.fillStyle = work === 0 && palette.light[this.shade(index)] ? "#101820" : "#ffffff";
+          const text = fitted(pen, queue.title(index), wide - 12);
+          if (text && (work === 1 || work === 4)) {
+            // Stripes leave letters no ground.
+            pen.fillStyle = colour;
+            pen.fillRect(left + 3, top + high / 2 - 9, pen.measureText(text).width + 6, 16);
+          }
+          const isPale = (work === 0 || work === 4) && palette.light[this.shade(index)];
+          pen.fillStyle = isPale ? "#101820" : "#ffffff";
           pen.textAlign = "left";
-          pen.fillText(fitted(pen, queue.title(index), wide - 12), left + 6, top + high / 2 - 1);
+          pen.fillText(text, left + 6, top + high / 2 - 1);
         }
         if (lane === 0) this.paintWaits(index, left, top, high);
       }
@@ -1308,15 +1356,17 @@ function momentParts(state) {
   const all = holders.map((index) => ({ index, bytes: device.buffers.bytes[index] })).concat(stays);
   all.sort((a, b) => b.bytes - a.bytes);
   const list = make("ol", { "aria-label": "What takes most at this moment" });
-  for (const { index, bytes, name, band } of all.slice(0, MOST)) {
+  const shown = all.slice(0, MOST);
+  const names = shortened(shown.map(({ index, name }) => (index === undefined ? name : state.titleOf(index))));
+  for (const [at, { index, bytes, band }] of shown.entries()) {
     if (index !== undefined) {
-      const content = [swatchOf(device, index), shortened(state.titleOf(index)), make("span", { text: size(bytes) })];
+      const content = [swatchOf(device, index), names[at], make("span", { text: size(bytes) })];
       list.append(make("li", {}, make("button", { type: "button", onclick: () => state.choose(index) }, ...content)));
       continue;
     }
     const swatch = make("span", { class: "swatch", title: band });
     swatch.style.backgroundColor = palette[BANDS[band]];
-    list.append(make("li", { class: "stays", title: band }, swatch, shortened(name), make("span", { text: size(bytes) })));
+    list.append(make("li", { class: "stays", title: band }, swatch, names[at], make("span", { text: size(bytes) })));
   }
   const rest = all.length > MOST ? make("div", { class: "soft", text: `and ${many(all.length - MOST, "smaller one")}` }) : null;
   return [title, ...text, list, rest, state.chosen === null ? null : chosen(state)].filter((part) => part !== null);
@@ -1558,33 +1608,104 @@ function measuredCard(model, stage) {
       make("li", {}, make("i", { class: "of-measured" }), "measured, medians")
     ),
     make(
-      "table",
-      { class: "bars" },
+      "div",
+      { class: "rows", tabindex: "0", role: "region", "aria-label": "Predicted beside measured" },
       make(
-        "thead",
-        {},
+        "table",
+        { class: "bars" },
         make(
-          "tr",
+          "thead",
           {},
-          ...["operation", "commands", "predicted", "measured", "ratio"].map((title) => make("th", { scope: "col", text: title })),
-          make("th", { class: "twin" }, make("span", { class: "hidden", text: "bars" }))
-        )
-      ),
-      make(
-        "tbody",
-        {},
-        ...rows.map(([op, sum]) =>
           make(
             "tr",
             {},
-            make("th", { scope: "row" }, named(op)),
-            make("td", { text: sum.commands }),
-            make("td", { text: micros(sum.predicted) }),
-            make("td", { text: micros(sum.measured) }),
-            make("td", { text: sum.predicted > 0 ? (sum.measured / sum.predicted).toFixed(2) : "" }),
-            make("td", { class: "twin" }, bar("of-predicted", sum.predicted), bar("of-measured", sum.measured))
+            ...["operation", "commands", "predicted", "measured", "ratio"].map((title) => make("th", { scope: "col", text: title })),
+            make("th", { class: "twin" }, make("span", { class: "hidden", text: "bars" }))
+          )
+        ),
+        make(
+          "tbody",
+          {},
+          ...rows.map(([op, sum]) =>
+            make(
+              "tr",
+              {},
+              make("th", { scope: "row" }, named(op)),
+              make("td", { text: sum.commands }),
+              make("td", { text: micros(sum.predicted) }),
+              make("td", { text: micros(sum.measured) }),
+              make("td", { text: sum.predicted > 0 ? (sum.measured / sum.predicted).toFixed(2) : "" }),
+              make("td", { class: "twin" }, bar("of-predicted", sum.predicted), bar("of-measured", sum.measured))
+            )
           )
         )
+      )
+    )
+  );
+}
+
+/** What an N is. */
+function sizeTitle(sizes, n) {
+  const entry = sizes.sampled.find((size) => size.n === n);
+  const marks = [n === sizes.largest ? "the largest that fits" : null, entry && !entry.fits ? "does not fit" : null];
+  return [`N = ${n.toLocaleString("en")}`, ...marks.filter((mark) => mark !== null)].join(", ");
+}
+
+/** The peaks of every N, with those that are drawn as buttons. */
+function sizesCard(sizes, modelAt, showModel) {
+  const devices = sizes.sampled[0].needs.map(([name]) => name);
+  const most = Math.max(1, ...sizes.sampled.flatMap(({ needs }) => needs.map(([, , peak]) => peak)));
+  const rows = sizes.sampled.map(({ n, fits, minimum, needs }) => {
+    const drawn = sizes.drawn.indexOf(n);
+    const text = n.toLocaleString("en");
+    const button = { type: "button", text, "aria-label": `Show N = ${text}`, "aria-pressed": String(drawn === modelAt) };
+    const label = drawn < 0 ? text : make("button", { ...button, onclick: () => showModel(drawn) });
+    const bars = needs.map(([, limit, peak]) => {
+      const bar = make("i", { class: limit !== null && peak > limit ? "of-over" : "of-predicted" });
+      bar.style.width = (100 * peak) / most + "%";
+      return bar;
+    });
+    return make(
+      "tr",
+      { class: drawn === modelAt ? "shown" : "" },
+      make("th", { scope: "row" }, label),
+      ...needs.map(([, , peak]) => make("td", { title: exact(peak), text: size(peak) })),
+      make("td", { title: exact(minimum), text: size(minimum) }),
+      make("td", { text: n === sizes.largest ? "the largest that fits" : fits ? "fits" : "does not fit" }),
+      make("td", { class: "twin", "aria-hidden": "true" }, ...bars)
+    );
+  });
+  const limits = sizes.sampled[0].needs
+    .filter(([, limit]) => limit !== null)
+    .map(([name, limit]) => `The limit of ${name} is ${size(limit)}.`);
+  const head = (title) => make("th", { scope: "col", text: title });
+  return make(
+    "section",
+    { class: "card", "aria-label": "Peaks for every N" },
+    make(
+      "p",
+      { class: "soft" },
+      "Feeds: ",
+      ...sizes.feeds.flatMap(([name, shape], index) => [index ? ", " : "", named(name), ` ${shape}`]),
+      ["."].concat(limits).join(" ")
+    ),
+    make(
+      "div",
+      { class: "rows", tabindex: "0", role: "region", "aria-label": "Peaks for every N" },
+      make(
+        "table",
+        { class: "bars" },
+        make(
+          "thead",
+          {},
+          make(
+            "tr",
+            {},
+            ...["N", ...devices.map((name) => `peak of ${name}`), "smallest limit", ""].map(head),
+            make("th", { class: "twin", "aria-hidden": "true" })
+          )
+        ),
+        make("tbody", {}, ...rows)
       )
     )
   );
@@ -1728,7 +1849,7 @@ function bufferTable(state) {
       const times = isTimed ? [queue.start[first], queue.end[end]] : [];
       all.push([
         held.map((value) => model.names[value.node]).join(", "),
-        held.length ? model.op[held[0].node] : "",
+        held.map((value) => model.op[value.node]).join(", "),
         kindOf(buffers, index),
         buffers.bytes[index],
         base + buffers.offset[index],
@@ -1761,7 +1882,12 @@ function commandTable(model, stage, queue) {
           { title: "takes", show: micros },
         ]
       : []),
-    ...(hasMeasured ? [{ title: "measured", show: (time) => (time < 0 ? "" : micros(time)) }] : []),
+    ...(hasMeasured
+      ? [
+          { title: "measured start", show: (time) => (time < 0 ? "" : micros(time)) },
+          { title: "measured", show: (time) => (time < 0 ? "" : micros(time)) },
+        ]
+      : []),
     { title: "reads bytes", show: number },
     { title: "writes bytes", show: number },
     { title: "waits for", text: true },
@@ -1769,7 +1895,8 @@ function commandTable(model, stage, queue) {
   const rows = () =>
     queue.start.map((start, index) => {
       const nodes = queue.nodes[index];
-      const measured = hasMeasured && queue.measured.start[index] !== null ? queue.measured.end[index] - queue.measured.start[index] : -1;
+      const began = hasMeasured && queue.measured.start[index] !== null ? queue.measured.start[index] : -1;
+      const measured = began < 0 ? -1 : queue.measured.end[index] - began;
       return [
         index,
         nodes.map((node) => model.names[node]).join(", "),
@@ -1777,7 +1904,7 @@ function commandTable(model, stage, queue) {
         WORKS[queue.work[index]],
         queue.detailOf(index),
         ...(isTimed ? [start, queue.end[index] - start] : []),
-        ...(hasMeasured ? [measured] : []),
+        ...(hasMeasured ? [began, measured] : []),
         queue.reads[index],
         queue.writes[index],
         queue.waits[index].map((wait) => `${stage.queues[wait.queue].required.short} #${wait.count}`).join(", "),
@@ -1798,12 +1925,20 @@ function showPage(data, models, modelAt, stageAt) {
     chooser.append(box, " ");
   };
   listeners.length = 0;
-  if (models.length > 1)
+  const showModel = (next) => showPage(data, models, next, 0);
+  if (data.sizes)
+    select(
+      "N",
+      data.sizes.drawn.map((n) => sizeTitle(data.sizes, n)),
+      modelAt,
+      showModel
+    );
+  else if (models.length > 1)
     select(
       "Model",
       models.map((one) => one.name),
       modelAt,
-      (next) => showPage(data, models, next, 0)
+      showModel
     );
   if (model.stages.length > 1)
     select(
@@ -1815,9 +1950,11 @@ function showPage(data, models, modelAt, stageAt) {
   const ends = stage.queues.flatMap((queue) => (queue.measured ? queue.measured.end.filter((end) => end !== null) : []));
   const time = new Clock(ends.reduce((most, end) => Math.max(most, end), stage.seconds * 1e6));
   const states = stage.devices.map((device) => new State(model, stage, device, time));
-  const page = document.getElementById("page");
+  const page = document.getElementById("page"),
+    { tagName, ariaLabel } = document.activeElement ?? {};
   page.replaceChildren(
     header(data, model, chooser.childNodes.length ? chooser : null),
+    ...(data.sizes ? [make("h2", { text: "Memory for every N" }), sizesCard(data.sizes, modelAt, showModel)] : []),
     make("h2", { text: "Memory over a step" }),
     ...states.map(deviceCard),
     ...(stage.queues.length > 1 && stage.seconds > 0 ? [make("h2", { text: "Who works when" }), queueCard(states, stage)] : [])
@@ -1826,24 +1963,30 @@ function showPage(data, models, modelAt, stageAt) {
   if (measured) page.append(measured);
   const fit = fitCard(model, states);
   if (fit.length) page.append(make("h2", { text: "With less memory" }), ...fit);
-  page.append(
-    make("h2", { text: "Commands" }),
-    make("section", { class: "card" }, ...stage.queues.filter((queue) => queue.count).map((queue) => commandTable(model, stage, queue))),
-    make("footer", { text: `Written by Plimsoll. ${model.costs ? `Times by the table of costs ${model.costs}.` : ""}` })
-  );
+  const busy = stage.queues.filter((queue) => queue.count);
+  if (busy.length) {
+    const tables = busy.map((queue) => commandTable(model, stage, queue));
+    page.append(make("h2", { text: "Commands" }), make("section", { class: "card" }, ...tables));
+  }
+  page.append(make("footer", { text: `Written by Plimsoll. ${model.costs ? `Times by the table of costs ${model.costs}.` : ""}` }));
   states.forEach((state) => state.changed());
+  // What had the focus has it again: a choice is followed by the next one.
+  const again = ariaLabel && [...page.querySelectorAll(tagName)].find((element) => element.ariaLabel === ariaLabel);
+  if (again) again.focus({ preventScroll: true });
 }
 
 function openPage() {
   const data = JSON.parse(document.getElementById("data").textContent);
-  const models = data.models.map(readModel);
+  const nameOf = readNames(data.names);
+  const models = data.models.map((raw) => readModel(raw, nameOf, data.ops));
   document.body.append(tip);
   readPalette();
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
     readPalette();
     listeners.forEach((redraw) => redraw());
   });
-  if (models.length) showPage(data, models, 0, 0);
+  // Of several sizes, the largest that fits.
+  if (models.length) showPage(data, models, data.sizes ? models.length - 1 : 0, 0);
 }
 
 openPage();

@@ -14,6 +14,36 @@ pub struct Picture {
     pub models: Vec<Model>,
     /// Sentences about all of them.
     pub notes: Vec<String>,
+    /// Of one model for several sizes of its feeds: the sizes. Its models are plans for some of them.
+    pub sizes: Option<Sizes>,
+}
+
+/// The peaks of a model whose feeds have dimensions that are N.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Sizes {
+    /// These feeds, name and shape: `x`, `[N,224,224,3]`.
+    pub feeds: Vec<(String, String)>,
+    /// In ascending order.
+    pub sampled: Vec<Size>,
+    /// The largest N that fits, where it is known.
+    pub largest: Option<u64>,
+    /// The same as text.
+    pub text: String,
+    /// The N of each model of the picture, in their order.
+    pub drawn: Vec<u64>,
+}
+
+/// One N.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Size {
+    /// N.
+    pub n: u64,
+    /// Whether every device's peak stays under its line.
+    pub fits: bool,
+    /// A limit that is enough.
+    pub minimum_limit: Bytes,
+    /// The short name of each device, its line and its peak.
+    pub needs: Vec<(String, Option<Bytes>, Bytes)>,
 }
 
 /// The plan of a model.
@@ -243,7 +273,7 @@ pub struct Point {
 impl Picture {
     /// The page. It works in any browser, without a network.
     pub fn html(&self) -> String {
-        let mut text = String::new();
+        let mut text = self.sizes.as_ref().map_or_else(String::new, |sizes| format!("{}\n", crate::shown_lines(&sizes.text)));
         for model in &self.models {
             text += &format!("{}\n{}\n\n", crate::shown(&model.name), crate::shown_lines(&model.text));
         }

@@ -77,7 +77,7 @@ impl<'a> Drawing<'a> {
         let mut svg = format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" width=\"{WIDTH}\" height=\"{HEIGHT}\" role=\"img\">\n\
              <title>{}</title>\n<style>{STYLE}</style>\n<rect class=\"back\" x=\".5\" y=\".5\" width=\"{}\" height=\"{}\" rx=\"10\"/>\n",
-            escaped(title),
+            escaped(&shown(title)),
             WIDTH - 1.0,
             HEIGHT - 1.0
         );

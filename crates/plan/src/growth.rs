@@ -137,6 +137,16 @@ impl Growth {
         self.sizes.iter().find(|(size, _)| *size == n).map(|(_, footprint)| footprint)
     }
 
+    /// At most three of the sizes, in ascending order: the smallest, one in the middle and the largest that fits; of a model whose
+    /// smallest N does not fit, that.
+    pub fn three(&self) -> Vec<u64> {
+        let fitting: Vec<u64> = self.sizes.iter().filter(|(_, footprint)| footprint.check().is_ok()).map(|(n, _)| *n).collect();
+        let [first, .., last] = fitting[..] else { return self.sizes.first().map(|(n, _)| *n).into_iter().collect() };
+        let mut three = vec![first, fitting[fitting.len() / 2], last];
+        three.dedup();
+        three
+    }
+
     /// What a device takes for one N more, between the last two sizes that are one another's double. Sizes that come near a line do not
     /// count: their plans may be made to fit it.
     pub fn slope(&self, device: usize) -> Option<f64> {
@@ -231,6 +241,9 @@ mod tests {
             [[(100, 100), (10, 10)], [(200, 200), (900, 900)], [(200, 200), (900, 900)], [(800, 800), (900, 900)]]
         );
         assert_eq!(growth.largest, Some(40));
+        assert_eq!(growth.three(), [1, 8, 40]);
+        let three = |each: u64| Growth::search(|n| Ok(Footprint::of_peaks(&specs, &[n * each, 1]))).unwrap().three();
+        assert_eq!([8192, 4096, 2048, 1365].map(three), [vec![1], vec![1], vec![1, 2], vec![1, 2, 3]]);
         assert!(growth.sizes.windows(2).all(|pair| {
             let needs = pair[0].1.needs().iter().zip(pair[1].1.needs());
             needs.into_iter().all(|(smaller, larger)| smaller.peak <= larger.peak)

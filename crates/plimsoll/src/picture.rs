@@ -7,12 +7,12 @@ use plimsoll_device::{DeviceName, Place, Work};
 use plimsoll_graph::NodeId;
 use plimsoll_graph::id::Id;
 use plimsoll_page::picture::{
-    Band, Buffer, Command, Curve, Device, Fitting, Kind, Model, Need, Picture, Point, Queue, Stage, Value, Work as Kinds,
+    Band, Buffer, Command, Curve, Device, Fitting, Kind, Model, Need, Picture, Point, Queue, Size, Sizes, Stage, Value, Work as Kinds,
 };
-use plimsoll_plan::{Holds, PlanBuffer};
+use plimsoll_plan::{Growth, Holds, PlanBuffer, SignatureInN, node_of, shape_in_n};
 
 use crate::fit::CurvePoint;
-use crate::{Plan, Profile};
+use crate::{Devices, Footprint, Plan, Profile, Result, Session, Signature};
 
 /// So many later stages of a run are shown: there may be a plan for every way through its conditions.
 const MOST_STAGES: usize = 16;
@@ -20,7 +20,7 @@ const MOST_STAGES: usize = 16;
 impl Plan {
     /// The picture of the plan of a model.
     pub fn picture(&self, name: &str) -> Picture {
-        Picture { title: name.to_string(), models: vec![self.picture_of_model(name, &[])], notes: Vec::new() }
+        Picture { title: name.to_string(), models: vec![self.picture_of_model(name, &[])], ..Picture::default() }
     }
 
     /// The part of a picture that shows a model with this plan. `curves` are those of [`crate::Session::curves`].
@@ -88,6 +88,52 @@ impl Plan {
             profile: point.profile.clone(),
         };
         Some(Curve { need, points: points.iter().map(point).collect() })
+    }
+}
+
+impl Devices {
+    /// The picture of a growth ([`Devices::growth`]): plans for at most three of its sizes ([`Growth::three`]), and the peaks of all.
+    /// The peaks of a plan are those that the growth has for its N. `feed` names a feed.
+    ///
+    /// # Errors
+    /// The errors of planning.
+    pub fn picture_of_growth(
+        &self,
+        name: &str,
+        session: &Session,
+        init: Option<&Signature>,
+        signature: &SignatureInN,
+        growth: &Growth,
+        feed: impl Fn(&str) -> String,
+    ) -> Result<Picture> {
+        let drawn = growth.three();
+        let mut models = Vec::with_capacity(drawn.len());
+        for n in &drawn {
+            let Some(footprint) = growth.at(*n) else { continue };
+            let run = signature.at(*n)?;
+            let runs: Vec<Signature> = init.cloned().into_iter().chain([run.clone()]).collect();
+            let session = self.place(session, &runs, &[])?.session;
+            let plan = session.plan_signature(&run)?.with_minimum(footprint.minimum_limit());
+            let curves = if plan.stages().is_none() { session.curves(&run)? } else { Vec::new() };
+            let plan = plan.with_footprint(&Footprint(footprint.clone()));
+            models.push(plan.picture_of_model(&format!("{name}, N = {n}"), &curves));
+        }
+        let short = |name: &str| DeviceName::parse(name).map_or_else(|_| name.to_string(), |name| name.short());
+        let size = |(n, footprint): &(u64, plimsoll_plan::Footprint)| Size {
+            n: *n,
+            fits: footprint.check().is_ok(),
+            minimum_limit: footprint.minimum_limit(),
+            needs: footprint.needs().iter().map(|need| (short(&need.name), need.limit, need.peak)).collect(),
+        };
+        let feeds = signature.sized.iter().map(|of| (feed(node_of(&of.name)), shape_in_n(&of.shape)));
+        let sizes = Sizes {
+            feeds: feeds.collect(),
+            sampled: growth.sizes.iter().map(size).collect(),
+            largest: growth.largest,
+            text: growth.to_string(),
+            drawn,
+        };
+        Ok(Picture { title: name.to_string(), models, notes: Vec::new(), sizes: Some(sizes) })
     }
 }
 

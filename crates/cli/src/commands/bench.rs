@@ -94,7 +94,7 @@ fn time(args: &BenchArgs, options: &DeviceOptions, json: bool, at_once: &AtOnce)
             let peaks: Vec<(String, Bytes)> = replay.peaks().into_iter().map(|peak| (peak.name, peak.measured)).collect();
             let step = [timing.median, timing.p10, timing.p90].map(|milliseconds| milliseconds / 1e3);
             page::measured(&mut model, &profile, step, &peaks);
-            let picture = Picture { title: case.name().to_string(), models: vec![model], notes: Vec::new() };
+            let picture = Picture { title: case.name().to_string(), models: vec![model], ..Picture::default() };
             output::file(path, &picture.html())?;
         }
         if let Some(path) = &args.profile {

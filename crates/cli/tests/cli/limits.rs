@@ -234,7 +234,7 @@ fn sizes_that_a_graph_refuses_are_passed_over() {
     let never = plimsoll(&format!("{towers} --memory-limit CPU:0=4KiB"));
     assert!(never.code == 1 && never.out.contains("N = 2 does not fit; the smallest limit that is enough"), "{}", never.out);
     for (options, said) in [
-        ("--after pack", "--output, --after, --curve, --html and --svg are for one plan"),
+        ("--after pack", "--output, --after and --curve are for one plan"),
         ("--feed-shape x=12x6", "placeholders need shapes: 'y'"),
         ("mlp_sgd_ref/graph.pb", "of several each needs"),
     ] {

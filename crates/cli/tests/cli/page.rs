@@ -107,11 +107,59 @@ fn several_models_share_a_page() {
 }
 
 #[test]
-fn a_page_is_for_one_plan_with_all_its_shapes() {
-    for option in ["--html", "--svg"] {
-        let said = plimsoll(&format!("plan mlp_sgd_ref/graph.pb --feed-shape x=Nx6 --feed-shape y=N --fetch loss {option} target/no.html"));
-        assert_eq!(said.code, 2, "{}", said.err);
+fn a_page_in_n_has_three_plans_and_the_peaks_of_every_n() {
+    let folder = Folder::new("page-in-n");
+    let (page, drawing) = (folder.0.join("plan.html"), folder.0.join("plan.svg"));
+    let whole = |n: u64| format!("plan mlp_sgd_ref/graph.pb --fetch loss --target train --feed-shape x={n}x6 --feed-shape y={n}");
+    let files = format!("--html {} --svg {}", page.display(), drawing.display());
+    for (feeds, limit) in [("--feed-shape x=Nx6 --feed-shape y=N", "64KiB"), ("", "64KiB"), ("", "5GiB"), ("", "1KiB")] {
+        let of = format!("plan mlp_sgd_ref/graph.pb --fetch loss --target train {feeds} --memory-limit CPU:0={limit}");
+        let said = plimsoll(&format!("{of} --json {files}"));
+        let json: Value = serde_json::from_str(&said.out).unwrap_or_else(|_| panic!("{}", said.err));
+        let data = data(&page);
+        let sizes = json["sizes"].as_array().expect("sizes");
+        // Every N, with its numbers.
+        let sampled = data["sizes"]["sampled"].as_array().expect("sizes");
+        assert_eq!((sampled.len(), &data["sizes"]["largest"]), (sizes.len(), &json["largest_n"]));
+        for (size, of) in sampled.iter().zip(sizes) {
+            assert_eq!([&size["n"], &size["fits"], &size["minimum"]], [&of["n"], &of["fits"], &of["minimum_limit_bytes"]]);
+            let [need, device] = [&size["needs"][0], &of["devices"][0]];
+            assert_eq!([&need[0], &need[1], &need[2]], [&"CPU:0".into(), &device["limit_bytes"], &device["peak_bytes"]]);
+        }
+        // Three plans: those of their N.
+        let fitting: Vec<&Value> = sizes.iter().filter(|size| size["fits"] == true).collect();
+        let drawn: Vec<u64> = match fitting.len() {
+            0 => vec![1],
+            count => [0, count / 2, count - 1].map(|at| fitting[at]["n"].as_u64().expect("N")).to_vec(),
+        };
+        assert_eq!(numbers(&data["sizes"]["drawn"]), drawn, "{of}");
+        let models = data["models"].as_array().expect("models");
+        assert_eq!(models.len(), drawn.len());
+        for (n, model) in drawn.iter().zip(models) {
+            let size = sizes.iter().find(|size| size["n"] == *n).expect("it is sampled");
+            assert_eq!([&model["minimum"], &model["fits"]], [&size["minimum_limit_bytes"], &size["fits"]]);
+            assert_eq!(model["needs"][0]["peak"], size["devices"][0]["peak_bytes"]);
+            assert!(model["name"].as_str().is_some_and(|name| name.ends_with(&format!(", N = {n}"))));
+            let said = plimsoll(&format!("{} --memory-limit CPU:0={limit} --json", whole(*n)));
+            let json: Value = serde_json::from_str(&said.out).expect("a document");
+            assert_eq!(
+                [&model["seconds"], &model["shortfall"]],
+                [&json["predicted_step_seconds"], &json["shortfall_bytes"]],
+                "{of} N = {n}"
+            );
+            let stage = &model["stages"][0];
+            stage["devices"].as_array().expect("devices").iter().for_each(|device| assert_adds_up(device, stage, &json));
+        }
+        let svg = std::fs::read_to_string(&drawing).expect("it was written");
+        assert!(svg.starts_with("<svg ") && svg.contains(&format!("N = {}", drawn[drawn.len() - 1])), "{svg}");
+        if limit == "64KiB" {
+            assert_eq!(drawn.last().copied(), json["largest_n"].as_u64());
+        }
     }
+}
+
+#[test]
+fn a_file_that_cannot_be_written_is_named() {
     let said = plimsoll("plan scalars/graph.pb --html /nowhere/at/all.html");
     assert!(said.code != 0 && said.err.contains("/nowhere/at/all.html"), "{}", said.err);
 }
@@ -142,6 +190,67 @@ fn a_measured_page_has_both_times() {
     let ends = queue["measured"]["end"].as_array().expect("measured times");
     assert_eq!(ends.len(), queue["end"].as_array().expect("predicted times").len());
     assert!(ends.iter().any(Value::is_number));
+}
+
+/// Names that a graph may have, in a file whose name is markup: text on the page, in the drawing and to a terminal.
+#[test]
+fn a_hostile_graph_is_text() {
+    let folder = Folder::new("hostile");
+    let long = format!("0>-->/{}", "a/".repeat(32_765));
+    assert_eq!(long.len(), 65_536);
+    let names = [long.as_str(), "constructor/__proto__", "x.-->/x", "0/-->/hasOwnProperty"];
+    let mut graph = String::new();
+    let matrix = "attr { key: 'dtype' value { type: DT_FLOAT } }";
+    graph += &format!("node {{ name: 'x' op: 'Placeholder' {matrix} }}\n");
+    let (mut before, float) = ("x", "attr { key: 'T' value { type: DT_FLOAT } }");
+    for name in names {
+        graph += &format!("node {{ name: '{name}' op: 'Neg' input: '{before}' {float} }}\n");
+        before = name;
+    }
+    let file = folder.0.join("\u{202e}<img src=x onerror=document.title='pwned'>\u{1b}[31m\nשלום'\"&amp;.pbtxt");
+    std::fs::write(&file, &graph).expect("the graph is written");
+    let (page, drawing) = (folder.0.join("plan.html"), folder.0.join("plan.svg"));
+    for shape in ["x=4x4", "x=Nx4"] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
+        command.arg("plan").arg(&file).args(["--feed-shape", shape, "--memory-limit", "CPU:0=64KiB", "--html"]);
+        command.arg(&page).arg("--svg").arg(&drawing);
+        names.iter().for_each(|name| {
+            command.args(["--fetch", name]);
+        });
+        let said = crate::said(&mut command);
+        assert_eq!(said.code, 0, "{}", said.err);
+        let html = std::fs::read_to_string(&page).expect("the page was written");
+        let svg = std::fs::read_to_string(&drawing).expect("the drawing was written");
+        for written in [&html, &svg] {
+            for acts in ["<img", "\u{202e}", "\u{1b}"] {
+                assert!(!written.contains(acts), "{shape}: {acts:?}");
+            }
+        }
+        assert_eq!((html.matches("<script").count(), html.matches("</script>").count()), (2, 2));
+        assert!(html.len() < 150_000 && svg.len() < 20_000, "{} and {} bytes", html.len(), svg.len());
+        let Some(document) = opened(&folder, &page) else { continue };
+        assert!(document.contains("Memory over a step") && !document.contains("<title>pwned"), "{document}");
+        for text in ["\\u{202e}&lt;img src=x onerror=", "\\u{1b}[31m\\u{a}שלום", "(65536 bytes)", "constructor/__proto__", "x.--&gt;"] {
+            assert!(document.contains(text), "{shape}: the page lacks {text}");
+        }
+    }
+    // Names that no graph may have come to no page.
+    std::fs::remove_file(&page).expect("the page is there");
+    std::fs::write(&file, graph.replace("constructor/__proto__", "<script>/\u{202e}")).expect("the graph is written");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
+    let said = crate::said(command.arg("plan").arg(&file).args(["--feed-shape", "x=4x4", "--html"]).arg(&page));
+    assert!(said.code == 1 && said.err.contains("is not a node name") && !page.exists(), "{}", said.err);
+}
+
+/// A page as Chromium has it once its script has run; none where there is no Chromium.
+fn opened(folder: &Folder, page: &Path) -> Option<String> {
+    let profile = format!("--user-data-dir={}", folder.0.join("profile").display());
+    let arguments = ["--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=4000", "--dump-dom"];
+    let Ok(output) = Command::new("chromium").args(arguments).arg(profile).arg(format!("file://{}", page.display())).output() else {
+        eprintln!("skipped: there is no Chromium");
+        return None;
+    };
+    Some(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 /// A terminal shows the memory over the step below the table. script(1) makes one.

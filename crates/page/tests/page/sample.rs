@@ -89,5 +89,5 @@ pub fn picture(names: &[String]) -> Picture {
         }],
         ..Model::default()
     };
-    Picture { title: names[1].clone(), models: vec![model], notes: vec![names[0].clone()] }
+    Picture { title: names[1].clone(), models: vec![model], notes: vec![names[0].clone()], sizes: None }
 }

@@ -1,9 +1,10 @@
 //! The peaks of a model for every N.
 
+use std::path::Path;
 use std::process::ExitCode;
 
 use plimsoll::signature::{Growth, SignatureInN, node_of, shape_in_n};
-use plimsoll::{Devices, Signature};
+use plimsoll::{Devices, Signature, page};
 use serde::Serialize;
 
 use crate::failure::{Result, wrong_use};
@@ -12,18 +13,32 @@ use crate::output;
 
 /// How the answer is printed.
 #[derive(Clone, Copy)]
-pub struct How {
+pub struct How<'a> {
     /// As one JSON document.
     pub json: bool,
     /// As the largest N alone.
     pub largest: bool,
+    /// A file for a page.
+    pub html: Option<&'a Path>,
+    /// A file for a drawing of the largest N that fits; of the smallest, where none does.
+    pub svg: Option<&'a Path>,
 }
 
 /// Plans the model for N = 1, 2, 4 and so on. Exit status 1 where the smallest does not fit.
-pub fn run(devices: &Devices, model: &Opened, init: Option<&Signature>, signature: &SignatureInN, how: How) -> Result<ExitCode> {
+pub fn run(devices: &Devices, model: &Opened, init: Option<&Signature>, signature: &SignatureInN, how: How<'_>) -> Result<ExitCode> {
     let growth = devices.growth(&model.session, init, signature).map_err(|error| error.context(&model.label))?;
     let shape = |feed: &plimsoll::signature::Unfilled| (model.argument_of(node_of(&feed.name)), shape_in_n(&feed.shape));
     let feeds: Vec<(String, String)> = signature.sized.iter().map(shape).collect();
+    if how.html.is_some() || how.svg.is_some() {
+        let feed = |name: &str| model.argument_of(name);
+        let picture = devices.picture_of_growth(&model.label, &model.session, init, signature, &growth, feed)?;
+        if let Some(path) = how.html {
+            output::file(path, &picture.html())?;
+        }
+        if let (Some(path), Some(last)) = (how.svg, picture.models.last()) {
+            output::file(path, &page::svg::memory(last, &last.name).unwrap_or_default())?;
+        }
+    }
     match how {
         How { json: true, .. } => output::result_json(&Document::new(feeds, &growth))?,
         How { largest: true, .. } => match growth.largest {

@@ -52,10 +52,12 @@ pub struct PlanArgs {
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Write a page to look at: memory over the step with every buffer, queues over predicted time, and what less memory costs. One file
-    /// that any browser shows
+    /// that any browser shows. Where a dimension is N, it has the peaks of every N, and the plans of three: the smallest, one in the
+    /// middle and the largest that fits
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Write the memory over the step of the device that takes most as a picture (SVG); for one model
+    /// Write the memory over the step of the device that takes most as a picture (SVG); for one model. Where a dimension is N, that of the
+    /// largest N that fits
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
 }
@@ -74,12 +76,11 @@ pub fn run(args: PlanArgs, options: &DeviceOptions, json: bool) -> Result<ExitCo
     let devices = load::devices(options)?;
     let requests = requests(&devices, &args.models, &args.asked)?;
     if let ([model], [Requested { init, signature: Sized::InN(signature) }]) = (requests.models.all(), &requests.all[..]) {
-        if args.output.is_some() || after.is_some() || args.curve || args.html.is_some() || args.svg.is_some() {
-            return wrong_use(
-                "--output, --after, --curve, --html and --svg are for one plan: give every feed a shape, as --feed-shape x=32x6",
-            );
+        if args.output.is_some() || after.is_some() || args.curve {
+            return wrong_use("--output, --after and --curve are for one plan: give every feed a shape, as --feed-shape x=32x6");
         }
-        return growth::run(&devices, model, init.as_ref(), signature, growth::How { json, largest: args.largest_batch });
+        let how = growth::How { json, largest: args.largest_batch, html: args.html.as_deref(), svg: args.svg.as_deref() };
+        return growth::run(&devices, model, init.as_ref(), signature, how);
     }
     if args.largest_batch {
         return wrong_use("--largest-batch is for one model with a dimension that is open: leave its --feed-shape out, or write N there");
@@ -193,7 +194,7 @@ fn pictures(args: &PlanArgs, json: bool, planned: &[Planned]) -> Result<String> 
     let text = columns.map(|columns| models.iter().map(|model| format!("\n\n{}", page::text::memory(model, columns).trim_end())).collect());
     if let Some(path) = &args.html {
         let title = planned.iter().map(|planned| planned.label.as_str()).collect::<Vec<_>>().join(", ");
-        output::file(path, &Picture { title, models, notes: Vec::new() }.html())?;
+        output::file(path, &Picture { title, models, ..Picture::default() }.html())?;
     }
     Ok(text.unwrap_or_default())
 }
