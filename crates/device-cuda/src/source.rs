@@ -76,6 +76,9 @@ fn cost_of(request: &KernelRequest, arguments: &Arguments, emitted: &Emitted) ->
         KernelRequest::Movement { .. } => 0.0,
         KernelRequest::Anchor { anchor, .. } => multiplied(anchor) + elementwise(request),
         KernelRequest::ConvBackpropFilter { spec, .. } => multiplied(&Anchor::Conv(*spec)),
+        KernelRequest::DepthwiseConvBackpropInput(spec) | KernelRequest::DepthwiseConvBackpropFilter(spec) => {
+            multiplied(&Anchor::DepthwiseConv(*spec))
+        }
         _ => floats,
     };
     Cost { flops, bytes }
@@ -85,7 +88,8 @@ fn cost_of(request: &KernelRequest, arguments: &Arguments, emitted: &Emitted) ->
 fn multiplied(anchor: &Anchor) -> f64 {
     let sizes: Vec<u64> = match anchor {
         Anchor::Product(_, spec) => vec![spec.batch, spec.m, spec.n, spec.k],
-        Anchor::Conv(spec) | Anchor::DepthwiseConv(spec) => [spec.output(), vec![spec.taps(), spec.in_c]].concat(),
+        Anchor::Conv(spec) => [spec.output(), vec![spec.taps(), spec.in_c]].concat(),
+        Anchor::DepthwiseConv(spec) => [spec.output(), vec![spec.taps()]].concat(),
         Anchor::ConvBackpropInput(spec) => [spec.input(), vec![spec.taps(), spec.out_c]].concat(),
     };
     2.0 * sizes.into_iter().map(|size| size as f64).product::<f64>()
@@ -103,6 +107,9 @@ fn class_of(request: &KernelRequest) -> Class {
         KernelRequest::Expr { .. } => Class::Expression,
         KernelRequest::Anchor { anchor: Anchor::Product(DataType::Float | DataType::Half | DataType::Bfloat16, _), .. } => Class::Product,
         KernelRequest::Anchor { anchor: Anchor::Product(..), .. } => Class::GenericProduct,
+        KernelRequest::Anchor { anchor: Anchor::DepthwiseConv(_), .. }
+        | KernelRequest::DepthwiseConvBackpropInput(_)
+        | KernelRequest::DepthwiseConvBackpropFilter(_) => Class::Depthwise,
         KernelRequest::Anchor { .. } => Class::Convolution,
         KernelRequest::ConvBackpropFilter { .. } => Class::FilterGradient,
         KernelRequest::MaxPool(_) | KernelRequest::MaxPoolGrad(_) | KernelRequest::AvgPool(_) | KernelRequest::AvgPoolGrad(_) => {
@@ -198,6 +205,8 @@ mod tests {
         assert_eq!(anchor(Anchor::ConvBackpropInput(spec)).issued, 6912.0);
         let by_filter = of(KernelRequest::ConvBackpropFilter { spec, unpooled: None });
         assert_eq!((by_filter.class, by_filter.issued), (Class::FilterGradient, 4800.0));
+        let depthwise = of(KernelRequest::DepthwiseConvBackpropInput(ConvSpec { in_c: 2, ..spec }));
+        assert_eq!((depthwise.class, depthwise.issued), (Class::Depthwise, 1600.0));
     }
 
     #[test]

@@ -36,8 +36,12 @@ fn operations_are_listed_with_what_they_compute() {
     // A card has kernels for expressions of real numbers, not for every type, and none for files.
     let on_cards = |name: &str| entry(&document, name)["nvidia"].as_array().unwrap().clone();
     assert!(on_cards("Relu").contains(&"float".into()) && on_cards("AddV2").len() < types(entry(&document, "AddV2")).len());
-    assert!(on_cards("Cholesky").is_empty() && on_cards("DepthwiseConv2dNative").is_empty());
-    assert!(["Conv2D", "Conv2DBackpropInput", "Conv2DBackpropFilter"].iter().all(|name| on_cards(name).contains(&"half".into())));
+    assert!(on_cards("Cholesky").is_empty() && on_cards("LRN").is_empty());
+    assert!(
+        ["Conv2D", "Conv2DBackpropInput", "Conv2DBackpropFilter", "DepthwiseConv2dNative"]
+            .iter()
+            .all(|name| on_cards(name).contains(&"half".into()))
+    );
     assert!(on_cards("MatMul").contains(&"bfloat16".into()) && on_cards("BatchMatMulV2").contains(&"double".into()));
     let word = |name: &str| text.out.lines().find(|line| line.starts_with(name)).unwrap().split_whitespace().nth(4).unwrap();
     assert_eq!([word("AddV2 "), word("Cholesky ")], ["some", "host"]);

@@ -140,11 +140,20 @@ pub(super) fn by_input(spec: &ConvSpec, epilogue: Option<&Epilogue>) -> Result<E
 /// Sizes whose coordinates fit 32 bits.
 fn check(spec: &ConvSpec) -> Result<()> {
     let refused = |what: &str| Err(Error::unimplemented(format!("a kernel for a card: a convolution {what}")));
+    if spec.groups != 1 {
+        return refused("with groups");
+    }
+    check_axes(spec)
+}
+
+/// As [`check`], whatever the groups.
+pub(super) fn check_axes(spec: &ConvSpec) -> Result<()> {
+    let refused = |what: &str| Err(Error::unimplemented(format!("a kernel for a card: a convolution {what}")));
     if !is_float(spec.data_type) {
         return refused(&format!("of {}", spec.data_type));
     }
-    if spec.groups != 1 || spec.layout != Layout::ChannelsLast {
-        return refused("with groups, or with channels first");
+    if spec.layout != Layout::ChannelsLast {
+        return refused("with channels first");
     }
     if spec.axes.iter().any(|axis| axis.taps == 0 || axis.stride == 0 || axis.dilation == 0) {
         return Err(Error::invalid_argument("a convolution without taps, stride or dilation"));
@@ -203,7 +212,7 @@ impl Coordinates {
 }
 
 /// Takes the digits `o0`, `o1`, .. of `rest` by sizes, and leaves what is left in `rest`.
-fn digits(writer: &Writer, sizes: &str, axes: usize) -> String {
+pub(super) fn digits(writer: &Writer, sizes: &str, axes: usize) -> String {
     let index = writer.index();
     let digit = |at: usize| {
         let quotient = writer.quotient("rest", &format!("{sizes}{at}"));

@@ -8,6 +8,7 @@
 
 mod conv;
 mod copy;
+mod depthwise;
 mod expr;
 mod gather;
 mod movement;
@@ -167,6 +168,11 @@ pub fn emit(request: &KernelRequest) -> Result<Emitted> {
         KernelRequest::Anchor { anchor: Anchor::ConvBackpropInput(spec), epilogue, pooling: None } => {
             conv::by_input(spec, epilogue.as_ref())?
         }
+        KernelRequest::Anchor { anchor: Anchor::DepthwiseConv(spec), epilogue, pooling: None } => {
+            depthwise::forward(spec, epilogue.as_ref())?
+        }
+        KernelRequest::DepthwiseConvBackpropInput(spec) => depthwise::by_input(spec)?,
+        KernelRequest::DepthwiseConvBackpropFilter(spec) => depthwise::by_filter(spec)?,
         KernelRequest::ConvBackpropFilter { spec, unpooled: None } => conv::by_filter(spec)?,
         KernelRequest::MaxPool(pooling) => pool::max(pooling)?,
         KernelRequest::MaxPoolGrad(spec) => pool::max_grad(spec)?,

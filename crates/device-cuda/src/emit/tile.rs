@@ -96,11 +96,19 @@ impl Tile {
     }
 }
 
-/// Parts of the terms: how many, and how long each but the last is.
-fn parts(sizes: &Sizes, tiles: u64) -> (u64, u64) {
-    let wanted = (BUSY / tiles.max(1)).min(sizes.terms / PART).max(1);
-    let length = sizes.terms.div_ceil(wanted).next_multiple_of(STEP).max(STEP);
-    (sizes.terms.div_ceil(length).max(1), length)
+/// Parts of the terms of so many tiles: how many, and how long each but the last is.
+pub(super) fn split(tiles: u64, terms: u64) -> (u64, u64) {
+    let wanted = (BUSY / tiles.max(1)).min(terms / PART).max(1);
+    let length = terms.div_ceil(wanted).next_multiple_of(STEP).max(STEP);
+    (terms.div_ceil(length).max(1), length)
+}
+
+/// Adds the product of two values to `sum`, for a float type.
+///
+/// # Errors
+/// UNIMPLEMENTED for types without a kernel.
+pub(super) fn product_of(data_type: DataType, [x, y]: &[String; 2]) -> Result<String> {
+    Ok(format!("sum = {}({x}, {y}, sum);", if computed(data_type)? == "f64" { "fma" } else { "fmaf" }))
 }
 
 /// A product that is being written. The pointers to A and B, sizes of theirs, and where the products of a batch begin, are its caller's.
@@ -124,7 +132,7 @@ impl Tiled {
         }
         let tile = Tile::of(&sizes, bytes);
         let tiles = tile.count(&sizes);
-        let (parts, length) = parts(&sizes, tiles);
+        let (parts, length) = split(tiles, sizes.terms);
         let most = [sizes.total, sizes.largest, sizes.rows, sizes.columns, sizes.terms].into_iter().max().unwrap_or(0);
         let mut writer = Writer::new(Index::of(most));
         for (name, size) in [("m", sizes.rows), ("n", sizes.columns), ("k", sizes.terms)] {
@@ -306,7 +314,10 @@ fn multiply(writer: &mut Writer, t: &str, Tile { rows, columns, thread }: Tile) 
 }
 
 /// Adds the parts of each element of C.
-fn join(sizes: &Sizes, t: &str, parts: u64, finish: &Finish<'_>) -> Result<Kernel> {
+///
+/// # Errors
+/// As [`Finish::declare`].
+pub(super) fn join(sizes: &Sizes, t: &str, parts: u64, finish: &Finish<'_>) -> Result<Kernel> {
     let mut writer = Writer::new(Index::of(sizes.total.saturating_mul(parts)));
     let index = writer.index();
     writer.input("parts", t, KernelArg::Between(0));
@@ -325,7 +336,7 @@ fn join(sizes: &Sizes, t: &str, parts: u64, finish: &Finish<'_>) -> Result<Kerne
 }
 
 /// What becomes of a sum.
-enum Finish<'a> {
+pub(super) enum Finish<'a> {
     /// It is rounded to its type.
     Plain(DataType),
     /// An expression finishes it.
@@ -337,13 +348,16 @@ impl Finish<'_> {
     ///
     /// # Errors
     /// INVALID_ARGUMENT for operands that do not broadcast to the shape.
-    fn of<'a>(sizes: &Sizes, epilogue: Option<(&'a Epilogue, &[u64])>) -> Result<Finish<'a>> {
+    pub fn of<'a>(sizes: &Sizes, epilogue: Option<(&'a Epilogue, &[u64])>) -> Result<Finish<'a>> {
         let Some((epilogue, shape)) = epilogue else { return Ok(Finish::Plain(sizes.data_type)) };
         Ok(Finish::Expr { sizes: *sizes, epilogue, joined: broadcast(shape, &epilogue.operands)? })
     }
 
     /// Parameters that point to further operands and to results, and the function.
-    fn declare(&self, writer: &mut Writer) -> Result<()> {
+    ///
+    /// # Errors
+    /// UNIMPLEMENTED for primitives without code.
+    pub fn declare(&self, writer: &mut Writer) -> Result<()> {
         match self {
             Finish::Plain(data_type) => writer.output("c", stored(*data_type)?, KernelArg::Argument(2)),
             Finish::Expr { epilogue: Epilogue { expr, operands }, .. } => {
@@ -364,7 +378,10 @@ impl Finish<'_> {
     }
 
     /// The statement that writes the element `e`, at `i` and `j`.
-    fn store(&self, writer: &mut Writer, sum: &str) -> Result<String> {
+    ///
+    /// # Errors
+    /// As [`Finish::declare`].
+    pub fn store(&self, writer: &mut Writer, sum: &str) -> Result<String> {
         let (sizes, epilogue, joined) = match self {
             Finish::Plain(data_type) => return Ok(format!("c[e] = {};", narrow(*data_type, sum))),
             Finish::Expr { sizes, epilogue, joined } => (sizes, epilogue, joined),
@@ -408,7 +425,7 @@ impl Finish<'_> {
     }
 
     /// Operands of which each element is read by the thread that then writes a result there.
-    fn in_place(&self) -> Vec<(usize, usize)> {
+    pub fn in_place(&self) -> Vec<(usize, usize)> {
         let Finish::Expr { epilogue, joined, .. } = self else { return Vec::new() };
         let mut pairs = Vec::new();
         for (operand, data_type) in epilogue.expr.inputs().iter().skip(1).enumerate() {
@@ -422,7 +439,8 @@ impl Finish<'_> {
         pairs
     }
 
-    fn faults(&self) -> Vec<super::FaultText> {
+    /// What the expression's faults mean.
+    pub fn faults(&self) -> Vec<super::FaultText> {
         match self {
             Finish::Expr { epilogue, .. } if epilogue.expr.can_fail() => FAULTS.to_vec(),
             _ => Vec::new(),
@@ -454,7 +472,7 @@ mod tests {
     fn sizes_choose_tiles_and_parts() {
         let chosen = |sizes: &Sizes, bytes| {
             let tile = Tile::of(sizes, bytes);
-            (tile, parts(sizes, tile.count(sizes)))
+            (tile, split(tile.count(sizes), sizes.terms))
         };
         assert_eq!(chosen(&sizes(1, 4096, 4096, 1000), 4), (LARGE, (1, 1008)));
         assert_eq!(chosen(&sizes(1, 4096, 4096, 1000), 8), (SQUARE, (1, 1008)));

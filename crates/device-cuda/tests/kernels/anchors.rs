@@ -123,6 +123,28 @@ pub fn convolutions(seed: u64) -> Vec<Case> {
     cases
 }
 
+/// Convolutions of each channel by itself, and their gradients.
+pub fn depthwise(seed: u64) -> Vec<Case> {
+    let mut making = Making::new(seed);
+    let mut cases = Vec::new();
+    for number in 0..times(24) {
+        let data_type = *making.of(&[DataType::Float, DataType::Float, DataType::Half, DataType::Bfloat16, DataType::Double]);
+        let axes: Vec<WindowAxis> = (0..1 + making.below(2)).map(|_| axis(&mut making)).collect();
+        let (channels, multiplier) = (*making.of(&[1, 3, 16, 33]), *making.of(&[1, 1, 2, 3]));
+        let spec = convolution(data_type, 1 + making.below(3), &axes, [channels, channels * multiplier]);
+        let epilogue = making.below(2) == 0 && data_type == DataType::Float;
+        cases.push(conv(&mut making, 3 + number % 3, spec, epilogue));
+    }
+    // Sums in parts, and sizes of 0.
+    let same = WindowAxis { size: 12, positions: 12, taps: 3, stride: 1, dilation: 1, pad: 1 };
+    for kind in 3..6 {
+        for (batch, channels) in [(8, [5, 10]), (0, [3, 3]), (2, [0, 0]), (2, [3, 0])] {
+            cases.push(conv(&mut making, kind, convolution(DataType::Float, batch, &[same, same], channels), kind == 3));
+        }
+    }
+    cases
+}
+
 /// Convolutions of networks, whose kernels have the largest tiles.
 pub fn large_convolutions() -> Vec<KernelRequest> {
     let same = WindowAxis { size: 56, positions: 56, taps: 3, stride: 1, dilation: 1, pad: 1 };
@@ -148,7 +170,7 @@ pub fn convolution(data_type: DataType, batch: u64, axes: &[WindowAxis], [in_c, 
     ConvSpec { data_type, batch, in_c, out_c, axes: Axes::new(axes).unwrap(), layout: Layout::ChannelsLast, groups: 1 }
 }
 
-/// A convolution, its gradient by the input, or by the filter, with elements whose sums are exact.
+/// A convolution, its gradient by the input, or by the filter, then those of each channel by itself; elements whose sums are exact.
 fn conv(making: &mut Making, kind: usize, spec: ConvSpec, epilogue: bool) -> Case {
     anchor(making, conv_request(kind, spec, epilogue))
 }
@@ -159,7 +181,10 @@ pub fn conv_request(kind: usize, spec: ConvSpec, epilogue: bool) -> KernelReques
     match kind {
         0 => KernelRequest::Anchor { anchor: Anchor::Conv(spec), epilogue: epilogue(spec.output()), pooling: None },
         1 => KernelRequest::Anchor { anchor: Anchor::ConvBackpropInput(spec), epilogue: epilogue(spec.input()), pooling: None },
-        _ => KernelRequest::ConvBackpropFilter { spec, unpooled: None },
+        2 => KernelRequest::ConvBackpropFilter { spec, unpooled: None },
+        3 => KernelRequest::Anchor { anchor: Anchor::DepthwiseConv(spec), epilogue: epilogue(spec.output()), pooling: None },
+        4 => KernelRequest::DepthwiseConvBackpropInput(spec),
+        _ => KernelRequest::DepthwiseConvBackpropFilter(spec),
     }
 }
 
@@ -176,7 +201,9 @@ fn product(making: &mut Making, data_type: DataType, spec: ProductSpec, epilogue
 pub fn anchor(making: &mut Making, request: KernelRequest) -> Case {
     let data_type = match &request {
         KernelRequest::Anchor { anchor, .. } => anchor.data_type(),
-        KernelRequest::ConvBackpropFilter { spec, .. } => spec.data_type,
+        KernelRequest::ConvBackpropFilter { spec, .. }
+        | KernelRequest::DepthwiseConvBackpropInput(spec)
+        | KernelRequest::DepthwiseConvBackpropFilter(spec) => spec.data_type,
         other => panic!("{other:?}"),
     };
     let arguments = request.arguments().unwrap();

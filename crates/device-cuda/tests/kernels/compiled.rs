@@ -20,8 +20,16 @@ fn nvrtc() -> Option<Nvrtc> {
 #[test]
 fn kernels_compile_for_all_cards_without_spills() {
     let Some(nvrtc) = nvrtc() else { return };
-    let all =
-        [cases::movements(3), cases::reductions(4), cases::rows(5), cases::pools(6), cases::gathers(7), cases::random(8), cases::norms(9)];
+    let all = [
+        cases::movements(3),
+        cases::reductions(4),
+        cases::rows(5),
+        cases::pools(6),
+        cases::gathers(7),
+        cases::random(8),
+        cases::norms(9),
+        anchors::depthwise(13),
+    ];
     let expressions = [cases::expressions(FLOATS, 1), cases::expressions(INTEGERS, 2)];
     // Of products and convolutions, whose kernels are long, some of the small ones.
     let some = anchors::products(10).into_iter().step_by(4).chain(anchors::convolutions(12).into_iter().step_by(6));

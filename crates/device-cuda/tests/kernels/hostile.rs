@@ -72,6 +72,7 @@ fn everything() -> Vec<Case> {
         cases::norms(9),
         anchors::products(10),
         anchors::convolutions(12),
+        anchors::depthwise(13),
     ];
     let expressions = [cases::expressions(FLOATS, 1), cases::expressions(INTEGERS, 2)];
     all.into_iter().chain(expressions).flatten().collect()

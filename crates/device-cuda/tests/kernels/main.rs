@@ -96,6 +96,11 @@ fn convolutions() {
 }
 
 #[test]
+fn depthwise_convolutions() {
+    check(anchors::depthwise(13));
+}
+
+#[test]
 fn products_are_near_where_sums_are_rounded() {
     check(anchors::rounded_products(11));
 }
