@@ -12,6 +12,7 @@ mod halves;
 mod host_memory;
 mod hostile;
 mod lanes;
+mod lines;
 mod mutated_loops;
 mod out_of_memory;
 mod plan_files;

@@ -1,0 +1,117 @@
+//! Graphs made at random under ten lines from the least to what they take as they are: the same bits, a lower line never
+//! gives a faster step or a higher peak, and one byte below the least is refused with a shortfall that is exact.
+
+use std::sync::Arc;
+
+use plimsoll_base::{Bytes, Code};
+use plimsoll_cards::Options;
+use plimsoll_device::{Device, DeviceSpec};
+use plimsoll_device_cpu::{CpuDevice, CpuPool};
+use plimsoll_graph::{HostTensor, Shape};
+use plimsoll_kernels::CpuKernels;
+use plimsoll_ops::Registry;
+use plimsoll_ops::builder::VariableKind;
+use plimsoll_plan::Footprint;
+use plimsoll_runtime::{Devices, Session};
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+
+use super::random_graphs::{COLUMNS, Made, ROWS, bits, make, steps};
+
+/// Lines for each graph.
+const LINES: u64 = 10;
+
+/// How many graphs are tried: `PLIMSOLL_GRAPHS`, or few.
+fn cases() -> u32 {
+    std::env::var("PLIMSOLL_GRAPHS").ok().and_then(|cases| cases.parse().ok()).unwrap_or(20)
+}
+
+/// A processor whose promises are as fine as its buffers: the smallest value counts. Blocks lie between guard pages.
+fn processor(line: Option<Bytes>) -> Devices {
+    let options = Options::new().intra_op(1);
+    let pool = CpuPool::new(options.threads().unwrap()).unwrap();
+    let spec = options.resolve().unwrap().remove(0);
+    let spec = DeviceSpec { granularity: spec.alignment, memory_limit: line, ..spec };
+    let device = CpuDevice::new(spec, pool, Arc::new(CpuKernels)).with_guards();
+    Devices::with(vec![Arc::new(device) as Arc<dyn Device>], &options).unwrap()
+}
+
+fn session(made: &Made, devices: &Devices) -> Session {
+    Session::new(devices, &made.graph, Arc::new(Registry::standard(Arc::new(CpuKernels)))).unwrap()
+}
+
+fn x() -> HostTensor {
+    let values: Vec<f32> = (0..ROWS * COLUMNS).map(|i| (i as f32 * 0.37).sin()).collect();
+    HostTensor::from_slice(Shape::from([ROWS, COLUMNS]), &values).unwrap()
+}
+
+/// What all runs are promised to hold, what that is above the device's line, and the predicted seconds of the step.
+fn promised(session: &Session, devices: &Devices, fetch: &str) -> (Bytes, Bytes, f64) {
+    let mut footprint = Footprint::new(devices.specs());
+    footprint.add(&session.plan(&[], &[], &["init"]).unwrap());
+    let step = session.plan(&[("x", &x())], &[fetch], &["changes"]).unwrap();
+    footprint.add(&step);
+    let need = &footprint.needs()[0];
+    (need.peak, need.shortfall(), step.seconds)
+}
+
+/// The values of two steps, and those of the variables behind them.
+fn run(session: &Session, made: &Made, fetch: &str) -> plimsoll_base::Result<Vec<Vec<u32>>> {
+    session.run(&[], &[], &["init"])?;
+    let mut values = Vec::new();
+    for _ in 0..2 {
+        values.extend(session.run(&[("x", &x())], &[fetch], &["changes"])?.iter().map(bits));
+    }
+    values.extend(made.variables.iter().map(|variable| bits(&session.read_variable(&variable.name).unwrap())));
+    Ok(values)
+}
+
+/// Whether the least line is below what the graph takes as it is.
+fn at_every_line(made: &Made, fetch: &str) -> Result<bool, TestCaseError> {
+    let open = processor(None);
+    let plain = session(made, &open);
+    let (highest, ..) = promised(&plain, &open, fetch);
+    let expected = run(&plain, made, fetch).unwrap();
+    let under = |limit: Bytes| {
+        let devices = processor(Some(limit));
+        (session(made, &devices), devices)
+    };
+    let (nothing, devices) = under(Bytes(1));
+    let (least, shortfall, _) = promised(&nothing, &devices, fetch);
+    prop_assert_eq!(shortfall, least - Bytes(1));
+
+    let mut lower: Option<(Bytes, f64)> = None;
+    for line in 0..LINES {
+        let limit = Bytes(least.0 + (highest - least).0 * line / (LINES - 1));
+        let (limited, devices) = under(limit);
+        let (peak, shortfall, seconds) = promised(&limited, &devices, fetch);
+        prop_assert!(peak <= limit && shortfall == Bytes::ZERO, "{limit}: {peak}");
+        // The same plan where pages are no matter, which are coarser than these buffers.
+        let with_lines = plain.with_lines(vec![Some(limit)]).unwrap();
+        prop_assert_eq!(promised(&with_lines, &open, fetch), (peak, Bytes::ZERO, seconds));
+        prop_assert_eq!(&run(&with_lines, made, fetch).unwrap(), &expected, "{}", limit);
+        if let Some((low, longer)) = lower {
+            prop_assert!(low <= peak && longer >= seconds, "{limit}: {peak} in {seconds} s; at the lower line {low} in {longer} s");
+        }
+        lower = Some((peak, seconds));
+    }
+    let (below, devices) = under(least - Bytes(1));
+    prop_assert_eq!(promised(&below, &devices, fetch).1, Bytes(1));
+    prop_assert_eq!(run(&below, made, fetch).map(drop).map_err(|error| error.code()), Err(Code::ResourceExhausted));
+    Ok(least < highest)
+}
+
+#[test]
+fn lines_hold_at_ten_limits() {
+    let mut runner = TestRunner::new(Config { cases: cases(), ..Config::default() });
+    let lower = std::cell::Cell::new(0);
+    runner
+        .run(&(steps(), any::<u16>(), any::<bool>()), |(steps, chosen, resource)| {
+            let made = make(&steps, if resource { VariableKind::Resource } else { VariableKind::Reference }, &[]);
+            let fetch = made.values[1 + chosen as usize % (made.values.len() - 1)].clone();
+            lower.set(lower.get() + u32::from(at_every_line(&made, &fetch)?));
+            Ok(())
+        })
+        .unwrap();
+    assert!(lower.get() > 0, "no graph takes less where it has to");
+}
