@@ -88,9 +88,9 @@ fn cost_of(request: &KernelRequest, arguments: &Arguments, emitted: &Emitted) ->
 fn multiplied(anchor: &Anchor) -> f64 {
     let sizes: Vec<u64> = match anchor {
         Anchor::Product(_, spec) => vec![spec.batch, spec.m, spec.n, spec.k],
-        Anchor::Conv(spec) => [spec.output(), vec![spec.taps(), spec.in_c]].concat(),
+        Anchor::Conv(spec) => [spec.output(), vec![spec.taps(), spec.in_c / spec.groups.max(1)]].concat(),
         Anchor::DepthwiseConv(spec) => [spec.output(), vec![spec.taps()]].concat(),
-        Anchor::ConvBackpropInput(spec) => [spec.input(), vec![spec.taps(), spec.out_c]].concat(),
+        Anchor::ConvBackpropInput(spec) => [spec.input(), vec![spec.taps(), spec.out_c / spec.groups.max(1)]].concat(),
     };
     2.0 * sizes.into_iter().map(|size| size as f64).product::<f64>()
 }

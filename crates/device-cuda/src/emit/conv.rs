@@ -25,8 +25,9 @@ pub(super) fn forward(spec: &ConvSpec, epilogue: Option<&Epilogue>) -> Result<Em
     if is_pointwise(spec) {
         return product::emit_on(spec.data_type, &dense(rows, spec.out_c, spec.in_c), epilogue, [0, 1]);
     }
-    let Some(mut tiled) = begin(spec, [rows, spec.out_c, spec.taps() * spec.in_c], [0, 1])? else { return Ok(Emitted::default()) };
-    let (position, tap) = (position(spec, &mut tiled.writer), tap(spec, &mut tiled.writer));
+    let [in_group, out_group] = groups(spec);
+    let Some(mut tiled) = begin(spec, [rows, out_group, spec.taps() * in_group], [0, 1])? else { return Ok(Emitted::default()) };
+    let (index, position, tap) = (tiled.writer.index(), position(spec, &mut tiled.writer), tap(spec, &mut tiled.writer));
     let patches = Side {
         along_terms: true,
         line: position.on("line"),
@@ -34,8 +35,8 @@ pub(super) fn forward(spec: &ConvSpec, epilogue: Option<&Epilogue>) -> Result<Em
         inside: Some(inside(spec)),
         value: "a[base + far]".to_string(),
     };
-    let filter = rows_of_columns(&tiled.writer);
-    tiled.finish("conv", "", &patches, &filter, "i * n + j", epilogue)
+    let filter = rows_of_columns(spec, &mut tiled.writer);
+    tiled.finish("conv", &from(spec, index, "in_group"), &patches, &filter, &element("out_c"), epilogue)
 }
 
 /// The gradient by the filter: a row for each tap and channel of the input, a column for each channel of the result, a term for each
@@ -51,8 +52,9 @@ pub(super) fn by_filter(spec: &ConvSpec) -> Result<Emitted> {
         let product = ProductSpec { transpose_a: true, ..dense(spec.in_c, spec.out_c, positions) };
         return product::emit_on(spec.data_type, &product, None, [0, 1]);
     }
-    let Some(mut tiled) = begin(spec, [spec.taps() * spec.in_c, spec.out_c, positions], [0, 1])? else { return Ok(Emitted::default()) };
-    let (position, tap) = (position(spec, &mut tiled.writer), tap(spec, &mut tiled.writer));
+    let [in_group, out_group] = groups(spec);
+    let Some(mut tiled) = begin(spec, [spec.taps() * in_group, out_group, positions], [0, 1])? else { return Ok(Emitted::default()) };
+    let (index, position, tap) = (tiled.writer.index(), position(spec, &mut tiled.writer), tap(spec, &mut tiled.writer));
     let patches = Side {
         along_terms: false,
         line: tap.on("line"),
@@ -60,8 +62,8 @@ pub(super) fn by_filter(spec: &ConvSpec) -> Result<Emitted> {
         inside: Some(inside(spec)),
         value: "a[base + far]".to_string(),
     };
-    let gradient = rows_of_columns(&tiled.writer);
-    tiled.finish("conv_by_filter", "", &patches, &gradient, "i * n + j", None)
+    let gradient = rows_of_columns(spec, &mut tiled.writer);
+    tiled.finish("conv_by_filter", &from(spec, index, "in_group"), &patches, &gradient, &element("out_c"), None)
 }
 
 /// The gradient by the input, with an expression for each element: a row for each element of an image, a column for each channel of
@@ -78,11 +80,14 @@ pub(super) fn by_input(spec: &ConvSpec, epilogue: Option<&Epilogue>) -> Result<E
         let product = ProductSpec { transpose_b: true, ..dense(rows, spec.in_c, spec.out_c) };
         return product::emit_on(spec.data_type, &product, epilogue, [1, 0]);
     }
-    let Some(mut tiled) = begin(spec, [rows, spec.in_c, spec.taps() * spec.out_c], [1, 0])? else { return Ok(Emitted::default()) };
+    let [in_group, out_group] = groups(spec);
+    let Some(mut tiled) = begin(spec, [rows, in_group, spec.taps() * out_group], [1, 0])? else { return Ok(Emitted::default()) };
     let writer = &mut tiled.writer;
     let index = writer.index();
     let axes = spec.axes.len();
-    writer.divisor("out_c", spec.out_c);
+    writer.divisor("out_group", out_group);
+    writer.size("out_c", spec.out_c as i64);
+    writer.size("in_c", spec.in_c as i64);
     for (at, axis) in spec.axes.iter().enumerate() {
         writer.divisor(format!("size{at}"), axis.size);
         writer.divisor(format!("taps{at}"), axis.taps);
@@ -103,7 +108,7 @@ pub(super) fn by_input(spec: &ConvSpec, epilogue: Option<&Epilogue>) -> Result<E
         ),
         names: (0..axes).map(|at| ("i32", ["y0", "y1", "y2"][at])).chain([(index, "rest")]).collect(),
     };
-    let mut term = format!("{index} tap = {}, oc = term - tap * out_c, place = rest;", writer.quotient("term", "out_c"));
+    let mut term = format!("{index} tap = {}, oc = term - tap * out_group, place = rest;", writer.quotient("term", "out_group"));
     (0..axes).for_each(|at| term.push_str(&format!(" i32 e{at};")));
     term.push_str(&format!(" {{ {index} rest = tap; {}", digits(writer, "taps", axes)));
     (0..axes).for_each(|at| term.push_str(&format!(" e{at} = y{at} - (i32)o{at} * dilation{at};")));
@@ -125,23 +130,23 @@ pub(super) fn by_input(spec: &ConvSpec, epilogue: Option<&Epilogue>) -> Result<E
         line: image.on("line"),
         term,
         inside: Some(here.join(" && ")),
-        value: "a[place * out_c + oc]".to_string(),
+        value: "a[place * out_c + from + oc]".to_string(),
     };
     let filter = Side {
         along_terms: true,
-        line: (String::new(), vec![(index, "base", "line * out_c".to_string())]),
-        term: format!("{index} tap = {}, oc = term - tap * out_c;", writer.quotient("term", "out_c")),
+        line: (String::new(), vec![(index, "base", "line * out_c + from".to_string())]),
+        term: format!("{index} tap = {}, oc = term - tap * out_group;", writer.quotient("term", "out_group")),
         inside: None,
         value: "b[base + tap * n * out_c + oc]".to_string(),
     };
-    tiled.finish("conv_by_input", "", &gradient, &filter, "i * n + j", epilogue)
+    tiled.finish("conv_by_input", &from(spec, index, "out_group"), &gradient, &filter, &element("in_c"), epilogue)
 }
 
 /// Sizes whose coordinates fit 32 bits.
 fn check(spec: &ConvSpec) -> Result<()> {
-    let refused = |what: &str| Err(Error::unimplemented(format!("a kernel for a card: a convolution {what}")));
-    if spec.groups != 1 {
-        return refused("with groups");
+    if spec.groups == 0 || !spec.in_c.is_multiple_of(spec.groups) || !spec.out_c.is_multiple_of(spec.groups) {
+        let channels = [spec.in_c, spec.out_c];
+        return Err(Error::invalid_argument(format!("a convolution of {channels:?} channels in {} groups", spec.groups)));
     }
     check_axes(spec)
 }
@@ -174,18 +179,36 @@ pub(super) fn check_axes(spec: &ConvSpec) -> Result<()> {
 
 /// Whether each position sees one element, in order.
 fn is_pointwise(spec: &ConvSpec) -> bool {
-    spec.axes.iter().all(|axis| (axis.taps, axis.stride, axis.pad, axis.size) == (1, 1, 0, axis.positions))
+    spec.groups == 1 && spec.axes.iter().all(|axis| (axis.taps, axis.stride, axis.pad, axis.size) == (1, 1, 0, axis.positions))
 }
 
 fn dense(m: u64, n: u64, k: u64) -> ProductSpec {
     ProductSpec { m, n, k, transpose_a: false, transpose_b: false, batch: 1, places: None }
 }
 
-/// The product of so many rows, columns and terms of the arguments with these numbers; none without elements.
+/// Channels of the input and of the result in each group, which is a product of its own.
+fn groups(spec: &ConvSpec) -> [u64; 2] {
+    [spec.in_c / spec.groups, spec.out_c / spec.groups]
+}
+
+/// Statements that declare the first channels of a group: in A `from`, in B and C `first_column`.
+fn from(spec: &ConvSpec, index: &str, channels: &str) -> String {
+    if spec.groups == 1 {
+        return format!("const {index} from = 0, first_column = 0;");
+    }
+    format!("{index} from = matrix * {channels}, first_column = matrix * n;")
+}
+
+/// The place of an element of C, whose rows are so long.
+fn element(channels: &str) -> String {
+    format!("i * {channels} + first_column + j")
+}
+
+/// The products of so many rows, columns and terms, one for each group, of the arguments with these numbers; none without elements.
 fn begin(spec: &ConvSpec, [rows, columns, terms]: [u64; 3], arguments: [u32; 2]) -> Result<Option<Tiled>> {
     let largest = [spec.input(), spec.filter(), spec.output()].iter().map(|shape| count(shape)).max().unwrap_or(0);
-    let total = rows * columns;
-    let mut tiled = Tiled::new(Sizes { data_type: spec.data_type, batch: 1, rows, columns, terms, total, largest })?;
+    let total = rows * columns * spec.groups;
+    let mut tiled = Tiled::new(Sizes { data_type: spec.data_type, batch: spec.groups, rows, columns, terms, total, largest })?;
     for (name, argument) in ["a", "b"].into_iter().zip(arguments) {
         tiled.writer.input(name, stored(spec.data_type)?, KernelArg::Argument(argument));
     }
@@ -234,19 +257,20 @@ fn position(spec: &ConvSpec, writer: &mut Writer) -> Coordinates {
     for at in 0..axes {
         text.push_str(&format!(" i32 y{at} = (i32)o{at} * stride{at} - pad{at}; rest = rest * size{at} + ({index})y{at};"));
     }
-    text.push_str(&format!(" {index} base = rest * in_c;"));
+    text.push_str(&format!(" {index} base = rest * in_c + from;"));
     Coordinates { index, text, names: (0..axes).map(|at| ("i32", ["y0", "y1", "y2"][at])).chain([(index, "base")]).collect() }
 }
 
 /// Of a tap and a channel: how far they are from where the window begins, along axes `d0`, `d1`, .., and in elements, `far`.
 fn tap(spec: &ConvSpec, writer: &mut Writer) -> Coordinates {
     let (index, axes) = (writer.index(), spec.axes.len());
-    writer.divisor("in_c", spec.in_c);
+    writer.divisor("in_group", spec.in_c / spec.groups);
+    writer.size("in_c", spec.in_c as i64);
     for (at, axis) in spec.axes.iter().enumerate() {
         writer.divisor(format!("taps{at}"), axis.taps);
         writer.word("i32", format!("dilation{at}"), axis.dilation as u32);
     }
-    let mut text = format!("{index} tap = {}, channel = rest - tap * in_c; rest = tap; ", writer.quotient("rest", "in_c"));
+    let mut text = format!("{index} tap = {}, channel = rest - tap * in_group; rest = tap; ", writer.quotient("rest", "in_group"));
     text.push_str(&digits(writer, "taps", axes));
     text.push_str(&format!(" {index} far = 0;"));
     for at in 0..axes {
@@ -261,8 +285,9 @@ fn inside(spec: &ConvSpec) -> String {
     (0..spec.axes.len()).map(|at| format!("(u32)(y{at} + d{at}) < (u32)size{at}")).collect::<Vec<_>>().join(" && ")
 }
 
-/// A matrix B as it lies: a row for each term.
-fn rows_of_columns(writer: &Writer) -> Side {
-    let line = (String::new(), vec![(writer.index(), "base", "line".to_string())]);
-    Side { along_terms: false, line, term: String::new(), inside: None, value: "b[base + term * n]".to_string() }
+/// A matrix B that lies with a row for each term.
+fn rows_of_columns(spec: &ConvSpec, writer: &mut Writer) -> Side {
+    writer.size("out_c", spec.out_c as i64);
+    let line = (String::new(), vec![(writer.index(), "base", "first_column + line".to_string())]);
+    Side { along_terms: false, line, term: String::new(), inside: None, value: "b[base + term * out_c]".to_string() }
 }

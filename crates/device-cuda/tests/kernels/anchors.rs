@@ -103,7 +103,9 @@ pub fn convolutions(seed: u64) -> Vec<Case> {
             axes.iter_mut().for_each(|axis| *axis = WindowAxis { size: axis.size, positions: axis.size, ..WindowAxis::ONE });
         }
         let (in_c, out_c) = (*making.of(&[1, 3, 8, 17]), *making.of(&[1, 4, 16, 20, 33]));
-        let spec = convolution(data_type, 1 + making.below(3), &axes, [in_c, out_c]);
+        let groups = if number % 5 < 2 { 1 + making.below(4) } else { 1 };
+        let channels = [in_c.min(33 / groups) * groups, out_c.min(33 / groups) * groups];
+        let spec = ConvSpec { groups, ..convolution(data_type, 1 + making.below(3), &axes, channels) };
         let epilogue = making.below(3) == 0 && data_type == DataType::Float;
         cases.push(conv(&mut making, number % 3, spec, epilogue));
     }
@@ -115,6 +117,9 @@ pub fn convolutions(seed: u64) -> Vec<Case> {
             let (batch, channels) = if kind == 2 { (8, [3, 20]) } else { (1, [60, 60]) };
             cases.push(conv(&mut making, kind, convolution(DataType::Float, batch, &axes, channels), kind < 2));
         }
+        let (batch, channels) = if kind == 2 { (8, [6, 12]) } else { (1, [120, 120]) };
+        let spec = ConvSpec { groups: 2, ..convolution(DataType::Float, batch, &[half, same], channels) };
+        cases.push(conv(&mut making, kind, spec, kind < 2));
         let nothing = WindowAxis { size: 0, positions: 0, ..same };
         for (batch, axis, channels) in [(0, same, [3, 4]), (2, same, [0, 4]), (2, same, [3, 0]), (2, nothing, [3, 4])] {
             cases.push(conv(&mut making, kind, convolution(DataType::Float, batch, &[axis, same], channels), false));
