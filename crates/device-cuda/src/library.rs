@@ -51,6 +51,28 @@ macro_rules! functions {
 }
 pub(crate) use functions;
 
+type Dlsym = unsafe extern "C" fn(*mut c_void, *const std::ffi::c_char) -> *mut c_void;
+
+/// The loader's own `dlsym`. A shim that holds programs to their lease has one of its own, which gives out functions that count
+/// bytes. This program counts its bytes itself, in the lease's ledger: they must not be counted twice.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+fn real_dlsym() -> Dlsym {
+    // Since 2.34 in the C library itself, before in a library of its own.
+    let versions = [c"GLIBC_2.34", if cfg!(target_arch = "x86_64") { c"GLIBC_2.2.5" } else { c"GLIBC_2.17" }];
+    // SAFETY: names end with zeros.
+    let find = |version: &CStr| unsafe { libc::dlvsym(libc::RTLD_DEFAULT, c"dlsym".as_ptr(), version.as_ptr()) };
+    match versions.into_iter().map(find).find(|found| !found.is_null()) {
+        // SAFETY: by the C library's documentation it is a function of that type.
+        Some(found) => unsafe { std::mem::transmute::<*mut c_void, Dlsym>(found) },
+        None => libc::dlsym,
+    }
+}
+
+#[cfg(not(all(target_os = "linux", target_env = "gnu")))]
+fn real_dlsym() -> Dlsym {
+    libc::dlsym
+}
+
 /// A loaded library.
 ///
 /// It stays loaded until the process ends. A driver's library may have threads and exit handlers of its own, and unloading would
@@ -100,7 +122,7 @@ impl Library {
     pub(crate) fn symbol(&self, names: &[&CStr]) -> Option<*mut c_void> {
         names.iter().find_map(|name| {
             // SAFETY: the handle is that of a library which is never unloaded, and the name ends with a zero.
-            let address = unsafe { libc::dlsym(self.0, name.as_ptr()) };
+            let address = unsafe { real_dlsym()(self.0, name.as_ptr()) };
             (!address.is_null()).then_some(address)
         })
     }

@@ -234,6 +234,21 @@ impl Machine {
         Ok(held)
     }
 
+    /// For each card the parts that this user's members have of it, by slot.
+    ///
+    /// # Errors
+    /// Where the ledger cannot be used.
+    pub fn shares_by_slot(&self) -> Result<Vec<BTreeMap<u32, Share>>> {
+        let mut shares = vec![BTreeMap::new(); self.cards().len()];
+        let (members, _) = self.0.look(&mut Vec::new())?;
+        for seen in members.iter().filter(|seen| seen.user == self.0.user) {
+            for share in view::shares(&self.0, seen) {
+                shares[share.card].insert(seen.slot, share);
+            }
+        }
+        Ok(shares)
+    }
+
     /// The bytes that [`Machine::set_outside`] set last.
     pub fn outside(&self, card: usize) -> Bytes {
         self.0.check(card).map_or(Bytes::ZERO, |()| self.0.outside(card))

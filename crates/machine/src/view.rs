@@ -178,7 +178,8 @@ impl Snapshot {
     }
 }
 
-fn entry(inner: &Inner, seen: &SeenMember) -> Entry {
+/// A member's part in each card on which it has one.
+pub(super) fn shares(inner: &Inner, seen: &SeenMember) -> Vec<Share> {
     let record = &seen.record;
     let share = |(on, usage): (&super::record::OnCard, &super::record::Use)| {
         let share = Share { card: inner.card_of(on.card)?, reserved: Bytes(on.reserved), used: Bytes(usage.used), peak: Bytes(usage.peak) };
@@ -186,6 +187,11 @@ fn entry(inner: &Inner, seen: &SeenMember) -> Entry {
     };
     let mut shares: Vec<Share> = record.cards.iter().zip(&seen.uses).filter_map(share).collect();
     shares.sort_by_key(|share| share.card);
+    shares
+}
+
+fn entry(inner: &Inner, seen: &SeenMember) -> Entry {
+    let record = &seen.record;
     Entry {
         pid: record.pid,
         uid: record.uid,
@@ -194,7 +200,7 @@ fn entry(inner: &Inner, seen: &SeenMember) -> Entry {
         name: record.name.clone(),
         started: UNIX_EPOCH.checked_add(Duration::from_secs(record.started)).unwrap_or(UNIX_EPOCH),
         guarantee: record.guarantee,
-        shares,
+        shares: shares(inner, seen),
         history: seen.history.clone(),
         last_use: seen.last_use,
         waiting: None,

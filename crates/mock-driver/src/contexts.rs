@@ -30,6 +30,9 @@ impl State {
     fn end_primary(&mut self, device: c_int) {
         if let Some(context) = self.primaries.remove(&device) {
             self.end_context(context);
+            if let Ok(card) = self.card(device) {
+                self.note_context(card, false);
+            }
         }
     }
 }
@@ -119,6 +122,7 @@ pub unsafe extern "C" fn cuDevicePrimaryCtxRetain(place: *mut Opaque, device: c_
                 let context = state.context(device);
                 state.contexts.insert(context, Context { device, retained: 1, bytes });
                 state.primaries.insert(device, context);
+                state.note_context(card, true);
                 context
             }
         };

@@ -16,7 +16,7 @@ const MAX_CARDS: usize = 8;
 const MAX_SLOTS: usize = 1024;
 const CARD: u64 = 256;
 const SLOTS_AT: u64 = 4096;
-const SLOT: usize = 8 * (1 + MAX_CARDS);
+const SLOT: usize = 8 * (2 + MAX_CARDS);
 
 /// The bytes that are locked: one for a look or a change, then one for each slot.
 const LOCKS: i64 = 1 << 40;
@@ -28,6 +28,13 @@ pub struct Card {
     pub uuid: [u8; 16],
     /// Its memory.
     pub total: u64,
+}
+
+impl Program {
+    /// Whether the driver lists it for a card.
+    pub(crate) fn is_on(&self, card: usize) -> bool {
+        self.used[card] > 0 || self.contexts & 1 << card != 0
+    }
 }
 
 impl Card {
@@ -45,6 +52,8 @@ pub struct Program {
     pub pid: u32,
     /// Bytes of each card.
     pub used: Vec<u64>,
+    /// The cards on which it has a context of the device's own, a bit for each.
+    contexts: u64,
 }
 
 /// A machine with cards.
@@ -194,6 +203,18 @@ impl Machine {
         word(&self.file, CARD * (card as u64 + 1) + 80).is_ok_and(|mig| mig != 0)
     }
 
+    /// The driver names the programs on a card, or does not, as in containers.
+    ///
+    /// # Errors
+    /// The file system's error.
+    pub fn set_unlisted(&self, card: usize, unlisted: bool) -> io::Result<()> {
+        self.file.write_all_at(&u64::from(unlisted).to_le_bytes(), CARD * (card as u64 + 1) + 88)
+    }
+
+    pub(crate) fn is_unlisted(&self, card: usize) -> bool {
+        word(&self.file, CARD * (card as u64 + 1) + 88).is_ok_and(|unlisted| unlisted != 0)
+    }
+
     /// Bytes that programs can have.
     pub(crate) fn available(&self, card: usize) -> u64 {
         self.cards[card].total.saturating_sub(self.reserved(card))
@@ -279,7 +300,10 @@ impl Machine {
         for (slot, bytes) in bytes.chunks_exact(SLOT).enumerate() {
             if control(lock, libc::F_OFD_GETLK, LOCKS + 1 + slot as i64)? {
                 let words: Vec<u64> = bytes.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word)).collect();
-                out.push((slot, Program { pid: words[0] as u32, used: words[1..=self.cards.len()].to_vec() }));
+                out.push((
+                    slot,
+                    Program { pid: words[0] as u32, used: words[1..=self.cards.len()].to_vec(), contexts: words[1 + MAX_CARDS] },
+                ));
             }
         }
         Ok(out)
@@ -298,6 +322,14 @@ impl Machine {
         let slots = word(&self.file, 8)?.max(slot as u64 + 1);
         self.file.write_all_at(&slots.to_le_bytes(), 8)?;
         Ok(Part { _lock: own, slot })
+    }
+
+    /// Notes whether a process has a context on a card.
+    pub(crate) fn note_context(&self, part: &Part, card: usize, is_there: bool) -> io::Result<()> {
+        let _lock = self.lock()?;
+        let at = SLOTS_AT + (part.slot * SLOT + 8 * (1 + MAX_CARDS)) as u64;
+        let others = word(&self.file, at)? & !(1 << card);
+        self.file.write_all_at(&(others | u64::from(is_there) << card).to_le_bytes(), at)
     }
 
     /// Takes bytes of a card for a process; whether the card has them.

@@ -201,7 +201,7 @@ pub unsafe extern "C" fn nvmlDeviceGetComputeRunningProcesses_v3(handle: Handle,
     with(|machine| {
         let card = card(machine, handle)?;
         let mut programs = machine.programs().map_err(|_| NOT_FOUND)?;
-        programs.retain(|program| program.used[card] > 0);
+        programs.retain(|program| program.is_on(card) && !machine.is_unlisted(card));
         // SAFETY: the caller's promise.
         let room = if count.is_null() { return Err(INVALID_ARGUMENT) } else { unsafe { *count } };
         // SAFETY: the caller's promise.

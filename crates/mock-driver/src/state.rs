@@ -239,6 +239,10 @@ impl State {
         }
     }
 
+    pub fn note_context(&self, card: usize, is_there: bool) {
+        let _ = self.machine.note_context(&self.part, card, is_there);
+    }
+
     pub fn give_back(&self, card: usize, bytes: u64) {
         let _ = self.machine.give_back(&self.part, card, bytes);
     }

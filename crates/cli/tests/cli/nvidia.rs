@@ -367,3 +367,69 @@ fn recorded_networks_agree_on_a_card() {
     }
     assert!(wrong.is_empty(), "{} of {}: {wrong:#?}", wrong.len(), cases.len());
 }
+
+#[test]
+fn under_the_shim_bytes_count_once() {
+    let Some(machine) = Machine::new("cli-shim", &[1024]) else { return };
+    machine.gpus.set_context(0, 10 * MIB).unwrap();
+    let shim = std::env::current_exe().unwrap().with_file_name("libplimsoll_shim.so");
+    // All of the lease: bytes that counted twice would not fit.
+    let mut run = command(&machine, "run --gpus 1 --memory 256MiB --enforce shim --");
+    run.env("PLIMSOLL_SHIM", shim)
+        .env("LD_LIBRARY_PATH", machine.folder())
+        .env("CUDA_MPS_PIPE_DIRECTORY", machine.folder().join("no-pipes"));
+    // A program that is not known to hold its lease by itself.
+    run.arg("env").arg(env!("CARGO_BIN_EXE_plimsoll")).args("bench mlp_sgd_ref --runs 3 --memory-limit GPU:0=256MiB".split(' '));
+    let said = outcome(&mut run);
+    assert_eq!(said.code, 0, "{}{}", said.out, said.err);
+    assert!(said.err.contains("; shim: ") && said.err.contains("device:GPU:0 with 244 MB memory"), "{}", said.err);
+}
+
+#[test]
+fn a_context_that_the_driver_does_not_attribute_counts_as_much_as_is_expected() {
+    let Some(machine) = Machine::new("cli-unlisted", &[1024]) else { return };
+    machine.gpus.set_unlisted(0, true).unwrap();
+    let said = plimsoll(&machine, "verify mlp_sgd_ref --memory-limit GPU:0=66MiB");
+    assert!(said.out.contains("the overhead of the card alone takes 66 MiB"), "{}", said.out);
+    // The program's own bytes are not taken for those of another program, as it grows.
+    verified(&machine, "mlp_adam_resource", "--memory-limit GPU:0=1000MiB --allow-growth");
+    let _first = Holder::start(&machine, "--memory-fraction 0.8");
+    verified(&machine, "mlp_sgd_ref", "--memory-fraction 0.05");
+    assert_eq!(plimsoll(&machine, "bench mlp_sgd_ref --runs 2 --memory-fraction 0.2").code, 1);
+}
+
+#[test]
+fn after_a_wait_a_line_is_what_there_is_then() {
+    let Some(machine) = Machine::new("cli-later", &[1024]) else { return };
+    let first = Holder::start(&machine, "--memory-fraction 0.95");
+    let waits = command(&machine, "bench mlp_sgd_ref --runs 2 --wait 60s").stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let start = Instant::now();
+    while document(&machine, "devices --json")["waiters"].as_array().is_none_or(|waiters| waiters.is_empty()) {
+        assert!(start.elapsed() < Duration::from_secs(60), "it does not wait");
+    }
+    // Meanwhile there is less memory to be had.
+    machine.gpus.set_reserved(0, 200 * MIB).unwrap();
+    drop(first);
+    let said = String::from_utf8(waits.wait_with_output().unwrap().stderr).unwrap();
+    assert!(said.contains("device:GPU:0 with 597 MB memory"), "{said}");
+}
+
+#[test]
+fn programs_outside_of_the_ledger_are_left_what_they_use() {
+    let Some(machine) = Machine::new("cli-outside", &[1024]) else { return };
+    machine.gpus.set_context(0, 600 * MIB).unwrap();
+    // Another ledger is none.
+    let mut other = command(&machine, "bench mlp_sgd_ref --runs 10000000");
+    let other = Holder(
+        other.env("PLIMSOLL_STATE_DIR", machine.folder().join("other")).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap(),
+    );
+    let start = Instant::now();
+    while machine.used(0) < 600 * MIB {
+        assert!(start.elapsed() < Duration::from_secs(60), "it does not start");
+    }
+    machine.gpus.set_context(0, 0).unwrap();
+    let said = plimsoll(&machine, "bench mlp_sgd_ref --runs 2 --memory-fraction 0.5");
+    assert!(said.code == 1 && said.err.contains("CUDA_ERROR_OUT_OF_MEMORY"), "{}", said.err);
+    drop(other);
+    assert_eq!(plimsoll(&machine, "bench mlp_sgd_ref --runs 2 --memory-fraction 0.5").code, 0);
+}

@@ -91,7 +91,7 @@ impl CudaDriver {
             let message = format!("the NVIDIA driver is of CUDA {major}.{minor}; cards compute from CUDA {oldest}.{point} on");
             return Err(Error::failed_precondition(message).with_remedy("install a newer driver (580 or later)"));
         }
-        if let Some(missing) = driver.functions.missing(&["context_flags"]) {
+        if let Some(missing) = driver.functions.missing(&["context_flags", "context_state"]) {
             let message = format!("the NVIDIA driver has no {missing}: it cannot compute for programs");
             return Err(Error::failed_precondition(message).with_remedy("install a newer driver (580 or later)"));
         }
@@ -117,6 +117,13 @@ impl CudaDriver {
             Some(error) => Err(error),
             None => Ok(cards.into_iter().flatten().collect()),
         }
+    }
+
+    /// Whether this process has a context on a card already, as far as the driver says: other devices, or another library, made it.
+    pub fn has_context(&self, card: &DriverCard) -> bool {
+        let (mut device, mut flags, mut is_active) = (0, 0, 0);
+        let asked = call!(self, device(&mut device, card.number));
+        asked.and_then(|()| call!(self, context_state(device, &mut flags, &mut is_active))).is_ok() && is_active != 0
     }
 
     fn card(&self, number: c_int) -> std::result::Result<DriverCard, Trouble> {

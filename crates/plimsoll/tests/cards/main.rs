@@ -121,3 +121,37 @@ fn cases_run_on_a_card() {
 fn other_cases_run_on_a_card() {
     replay(1, 2);
 }
+
+/// Two devices of one process share a context, and whichever remains holds a charge for it.
+#[test]
+fn devices_of_one_process_are_charged_each_for_the_context() {
+    const FOLDER: &str = "PLIMSOLL_TEST_TWO_DEVICES";
+    const MIB: u64 = 1 << 20;
+    let Some(folder) = std::env::var_os(FOLDER).map(PathBuf::from) else {
+        let Some(machine) = Machine::new("two-devices", &[1024]) else { return };
+        machine.gpus.set_context(0, 40 * MIB).unwrap();
+        // The ledger's folder is the environment's.
+        let mut own = std::process::Command::new(std::env::current_exe().unwrap());
+        own.args(["devices_of_one_process_are_charged_each_for_the_context", "--exact", "--nocapture"]).env_remove("CUDA_VISIBLE_DEVICES");
+        own.env(FOLDER, machine.folder()).env("PLIMSOLL_STATE_DIR", machine.folder().join("state"));
+        let output = own.output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        return;
+    };
+    let text = |path: PathBuf| path.to_str().unwrap().to_string();
+    let library = text(folder.join("libnvidia-ml.so.1"));
+    let environment = plimsoll_cards::Environment::new().with("PLIMSOLL_NVML", &library).with("PLIMSOLL_CUDA_LIBS", &text(folder.clone()));
+    let gpus = plimsoll_mock_driver::Machine::open(&folder).unwrap();
+    let open = || plimsoll_runtime::Devices::open_in(&Options::new(), &environment).unwrap();
+    let held = |devices: &plimsoll_runtime::Devices| devices.memory_reserved("GPU:0").unwrap().0;
+    let used = || gpus.used().unwrap()[0];
+    let first = open();
+    assert_eq!((held(&first), used()), (42 * MIB, 42 * MIB));
+    let second = open();
+    // The context, and what the first has besides.
+    assert_eq!((held(&second), used()), (44 * MIB, 44 * MIB));
+    drop(first);
+    assert_eq!((held(&second), used()), (44 * MIB, 42 * MIB));
+    drop(second);
+    assert_eq!(used(), 0);
+}

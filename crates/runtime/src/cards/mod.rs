@@ -13,7 +13,7 @@ use plimsoll_device::{Device, DeviceKind, DeviceSpec, InstructionSet};
 use plimsoll_device_cuda::{CudaCard, CudaDevice, CudaLibrary};
 use plimsoll_device_sim::{Compute, SimDevice};
 use plimsoll_kernels::CpuKernels;
-use plimsoll_machine::{CardInfo, CardUpstream, Machine, Member, StateDir, Wait};
+use plimsoll_machine::{CardInfo, CardUpstream, Machine, StateDir};
 use plimsoll_memory::Ledger;
 
 use crate::cancellation::Asking;
@@ -90,7 +90,7 @@ fn open_on(
     let mut boards: BTreeMap<usize, Board> = opened.collect();
     let mut open = |gpu| {
         let card = card_of(gpu, infos)?;
-        device(gpu, card, boards.entry(card).or_default(), &seat.member, seat.wait.map(|wait| (wait, asking)))
+        device(gpu, card, boards.entry(card).or_default(), &seat, asking)
     };
     let devices = gpus.into_iter().map(&mut open).collect::<Result<_>>()?;
     Ok((division, devices))
@@ -116,7 +116,7 @@ fn open_new(
     let mut failed = None;
     for number in new {
         let card = &mut cards[number];
-        match nvidia.open(&card.uuid) {
+        match nvidia.open(&card.uuid, seat.bound(number)) {
             Ok(opened) => {
                 contexts.insert(number, opened);
             }
@@ -175,19 +175,13 @@ fn first_bytes(gpu: &LogicalDevice) -> Bytes {
     }
 }
 
-fn device(
-    gpu: &LogicalDevice,
-    card: usize,
-    board: &Board,
-    member: &Arc<Member>,
-    wait: Option<(Wait, &Arc<Asking>)>,
-) -> Result<Arc<dyn Device>> {
+fn device(gpu: &LogicalDevice, card: usize, board: &Board, seat: &Seat, asking: &Arc<Asking>) -> Result<Arc<dyn Device>> {
     let instructions = InstructionSet::detect();
     let spec = match board {
         Board::Simulated(_) => gpu.simulated_spec(instructions),
         Board::Nvidia(card) => CudaDevice::spec(card, gpu.real_spec(instructions)),
     };
-    let ledger = Ledger::with_upstream(spec.name.to_string(), spec.memory_limit, upstream(gpu, card, &spec, member, wait));
+    let ledger = Ledger::with_upstream(spec.name.to_string(), spec.memory_limit, upstream(gpu, card, &spec, seat, asking));
     Ok(match board {
         Board::Simulated(compute) => Arc::new(SimDevice::on(compute, spec, ledger, Arc::new(CpuKernels))?),
         Board::Nvidia(card) => Arc::new(CudaDevice::on(card, spec, ledger, Arc::new(CudaLibrary))?),
@@ -195,15 +189,18 @@ fn device(
 }
 
 /// The device's part of the card.
-fn upstream(gpu: &LogicalDevice, card: usize, spec: &DeviceSpec, member: &Arc<Member>, wait: Option<(Wait, &Arc<Asking>)>) -> CardUpstream {
-    let mut upstream = CardUpstream::new(member, card, first_bytes(gpu));
+fn upstream(gpu: &LogicalDevice, card: usize, spec: &DeviceSpec, seat: &Seat, asking: &Arc<Asking>) -> CardUpstream {
+    let mut upstream = CardUpstream::new(&seat.member, card, first_bytes(gpu));
     if let Some(step) = match gpu.reserve {
         Reserve::Whole => None,
         Reserve::Growth => Some(STEP),
         Reserve::Plan => Some(Bytes(spec.granularity)),
     } {
         upstream = upstream.growing(step);
-        if let Some((wait, asking)) = wait {
+        if let Some(outside) = seat.outside.clone() {
+            upstream = upstream.seeing_outside(move || outside.see());
+        }
+        if let Some(wait) = seat.wait {
             let asking = asking.clone();
             upstream = upstream.waiting(wait, move |_| asking.may_wait());
         }

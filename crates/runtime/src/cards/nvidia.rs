@@ -6,7 +6,7 @@ use std::sync::Arc;
 use plimsoll_base::{Bytes, Code, Error, Result};
 use plimsoll_cards::{Division, Environment, Options, PhysicalDevice, resolve};
 use plimsoll_device::DeviceKind;
-use plimsoll_device_cuda::{CudaCard, DriverCard, Look, NvidiaCard, Nvml, Toolkit, subtract};
+use plimsoll_device_cuda::{CudaCard, DriverCard, Look, Nvml, Toolkit, subtract};
 use plimsoll_machine::Machine;
 
 /// What sees the cards of a machine.
@@ -38,7 +38,7 @@ pub(crate) type Contexts = BTreeMap<usize, Opened>;
 /// A card with a context.
 pub(crate) struct Opened {
     pub card: Arc<CudaCard>,
-    /// Bytes of the card that the context took: none where other devices of this process have one there already.
+    /// Bytes of the card that the context takes.
     pub context: Bytes,
 }
 
@@ -68,44 +68,46 @@ impl Nvidia {
         (!is_leased).then(|| Outside { nvml: self.nvml.clone(), cards: cards.to_vec(), ledger: ledger.clone() })
     }
 
-    /// Makes a context on a card.
+    /// Makes a context on a card, and measures it by what the driver says that this process uses. `bound` is counted instead where the
+    /// driver does not say that, as in containers. A context that other devices of this process have there, or another library, is
+    /// shared and cannot be measured: all that the process uses is counted then, at most `bound`. So each of several devices is
+    /// charged, and those that remain hold the charge.
     ///
     /// # Errors
     /// FAILED_PRECONDITION for a card that cannot compute; the driver's error.
-    pub fn open(&self, uuid: &str) -> Result<Opened> {
+    pub fn open(&self, uuid: &str, bound: Bytes) -> Result<Opened> {
         let numbered = numbered(&self.numbered, uuid)?;
-        let before = self.memory(uuid);
+        let (is_there, before) = (self.toolkit.driver.has_context(numbered), self.own_bytes(uuid));
         let card = CudaCard::open(&self.toolkit.driver, numbered, &self.toolkit.compiler)?;
-        // The driver knows better than what is free: other programs come and go meanwhile.
-        let context = match (before, self.memory(uuid)) {
-            (Some((_, before)), Some((_, Some(after)))) => after - before.unwrap_or_default(),
-            (Some((before, _)), Some((after, None))) => before - after,
-            _ => Bytes::ZERO,
+        // What is free is no measure: other programs come and go meanwhile.
+        let context = match self.own_bytes(uuid) {
+            Some(after) if is_there => after.min(bound),
+            Some(after) => after - before.unwrap_or_default(),
+            None => bound,
         };
         let context = context.round_up(card.granularity());
         Ok(Opened { card, context })
     }
 
-    /// Free bytes of a card, and those that this process uses, where the driver says so.
-    fn memory(&self, uuid: &str) -> Option<(Bytes, Option<Bytes>)> {
+    /// Bytes of a card that this process uses, where the driver says so.
+    fn own_bytes(&self, uuid: &str) -> Option<Bytes> {
         let look = self.nvml.look();
-        let NvidiaCard { memory, processes, .. } = look.cards.iter().find(|card| card.device.uuid == uuid)?;
-        let own = processes.iter().find(|process| process.pid == std::process::id());
-        Some(((*memory)?.free, own.and_then(|own| own.bytes)))
+        let card = look.cards.iter().find(|card| card.device.uuid == uuid)?;
+        card.processes.iter().find(|process| process.pid == std::process::id())?.bytes
     }
 }
 
 impl Outside {
     /// Looks, and tells the ledger.
-    pub fn see(&self) -> Look {
-        let look = self.nvml.look();
-        subtract(&look, &self.cards, &self.ledger);
-        look
+    pub fn see(&self) {
+        self.nvml.subtract(&self.cards, &self.ledger);
     }
 
     /// As [`Outside::see`]; what is available on the cards is as it is now.
     pub fn see_available(&self, cards: &mut [PhysicalDevice]) {
-        available(&self.see(), cards, &self.ledger);
+        let look = self.nvml.look();
+        subtract(&look, &self.cards, &self.ledger);
+        available(&look, cards, &self.ledger);
     }
 }
 

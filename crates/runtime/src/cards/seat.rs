@@ -46,8 +46,12 @@ impl Seat<'_> {
     /// # Errors
     /// RESOURCE_EXHAUSTED where a card has no room; the obstacle to the ledger.
     pub fn make_room(&self, used: &[usize]) -> Result<()> {
-        let bound = |card: usize| CONTEXT.min(Bytes(self.ledger.cards()[card].capacity.0 / 16));
-        self.reserve(&used.iter().map(|&card| (card, bound(card))).collect::<Vec<_>>())
+        self.reserve(&used.iter().map(|&card| (card, self.bound(card))).collect::<Vec<_>>())
+    }
+
+    /// The most that a context on a card is expected to take.
+    pub fn bound(&self, card: usize) -> Bytes {
+        CONTEXT.min(Bytes(self.ledger.cards()[card].capacity.0 / 16))
     }
 
     /// Gives back what is reserved of a card.
@@ -75,7 +79,7 @@ impl Seat<'_> {
         contexts.clear();
         self.member.release(&all.iter().map(|&(card, _)| (card, self.member.reserved(card))).collect::<Vec<_>>())?;
         self.reserve(&all)?;
-        *contexts = all.iter().map(|&(card, _)| Ok((card, nvidia.open(&cards[card].uuid)?))).collect::<Result<_>>()?;
+        *contexts = all.iter().map(|&(card, _)| Ok((card, nvidia.open(&cards[card].uuid, self.bound(card))?))).collect::<Result<_>>()?;
         Ok(())
     }
 
@@ -91,7 +95,14 @@ impl Seat<'_> {
                 }
                 true
             }),
-            None => self.member.reserve(request),
+            None => self.member.reserve(request).or_else(|denied| match (denied, &self.outside) {
+                // A program that has just ended may have been taken for one outside of the ledger.
+                (Denied::Full(_), Some(outside)) => {
+                    outside.see();
+                    self.member.reserve(request)
+                }
+                (denied, _) => Err(denied),
+            }),
         };
         granted.map_err(out_of_memory)
     }
