@@ -176,6 +176,24 @@ def keyboard(browser):
         time.sleep(0.2)
     else:
         failures.append(f"{title!r} has {rows} rows")
+    # The other ones open too, and keep the focus.
+    browser.run("document.activeElement.blur(); document.querySelectorAll('details').forEach((one) => { one.open = false; });")
+    opened, tables = 0, browser.run("return document.querySelectorAll('details').length")
+    for _ in range(200):
+        if opened == tables:
+            break
+        browser.press(TAB)
+        place = browser.run("const at = document.activeElement; return at.tagName + (at.parentElement && at.parentElement.open)")
+        if place != "SUMMARYfalse":
+            continue
+        browser.press(ENTER)
+        time.sleep(0.1)
+        opened += 1
+        shown = "const of = document.activeElement.closest('details'); return of && of.querySelector('tbody tr, li') !== null"
+        if not browser.run(shown):
+            failures.append(f"table {opened} is empty once it is opened, or loses the focus")
+    if opened < tables:
+        failures.append(f"{opened} of {tables} tables are opened by keyboard alone")
     return failures
 
 

@@ -1526,6 +1526,18 @@ function curveCard(model, curve, state) {
     dot
   );
   const said = make("output", { "aria-live": "polite" });
+  const outlined = make("div", {});
+  const outline = make("details", {}, make("summary", { text: "What is live under the slider's limit, as a table" }), outlined);
+  const fillOutline = () => {
+    const { length, count: commands, end, live } = curve.profile[Number(slider.value)],
+      seconds = curve.seconds[Number(slider.value)];
+    const rows = live.map((bytes, index) => {
+      const until = Math.min(commands, (index + 1) * length);
+      return ["#" + until.toLocaleString("en"), duration((seconds * end[index]) / 1000), size(bytes)];
+    });
+    outlined.replaceChildren(plainTable(["up to command", "up to", "live at most"], rows));
+  };
+  outline.addEventListener("toggle", () => outline.open && fillOutline());
   const slider = make("input", {
     type: "range",
     min: 0,
@@ -1540,6 +1552,7 @@ function curveCard(model, curve, state) {
     dot.setAttribute("cx", x(curve.limit[index]));
     dot.setAttribute("cy", y(curve.seconds[index]));
     slider.setAttribute("aria-valuetext", size(curve.limit[index]));
+    if (outline.open) fillOutline();
     said.replaceChildren(
       make("strong", { text: size(curve.limit[index]) }),
       `a step takes ${duration(curve.seconds[index])}` + (more > 0.05 ? `, ${more.toFixed(1)}% longer` : ", as without a limit"),
@@ -1569,7 +1582,8 @@ function curveCard(model, curve, state) {
     { class: "card" },
     make("h3", {}, `What less memory of ${need.short} costs`),
     make("div", { class: "fit" }, make("div", {}, svg), make("div", {}, said, slider)),
-    make("details", {}, make("summary", { text: "As a table" }), plainTable(["limit", "peak", "step", "run again", "on the host"], rows))
+    make("details", {}, make("summary", { text: "As a table" }), plainTable(["limit", "peak", "step", "run again", "on the host"], rows)),
+    outline
   );
 }
 
