@@ -270,9 +270,39 @@ pub struct Point {
     pub profile: Vec<(f64, Bytes)>,
 }
 
+/// The most bytes of a page that has plans for several N, where fewer plans can make it so.
+const LARGEST_IN_N: usize = 1_000_000;
+/// Said where plans are left out.
+const LEFT_OUT: &str = "Plans for other N are left out, as the page would be larger than 1 MB: name one N, and its plan is drawn";
+
 impl Picture {
-    /// The page. It works in any browser, without a network.
+    /// The page. It works in any browser, without a network. Of plans for several N some are left out where it would be larger than
+    /// 1 MB; the last one stays.
     pub fn html(&self) -> String {
+        let page = self.page();
+        match self.with_fewer_sizes() {
+            Some(fewer) if page.len() > LARGEST_IN_N => fewer.html(),
+            _ => page,
+        }
+    }
+
+    /// Without the plan before the last, where the plans are those of several N.
+    fn with_fewer_sizes(&self) -> Option<Picture> {
+        let before = self.models.len().checked_sub(2)?;
+        let mut fewer = self.clone();
+        let drawn = &mut fewer.sizes.as_mut()?.drawn;
+        if drawn.len() != fewer.models.len() {
+            return None;
+        }
+        drawn.remove(before);
+        fewer.models.remove(before);
+        if !fewer.notes.iter().any(|note| note == LEFT_OUT) {
+            fewer.notes.push(LEFT_OUT.to_string());
+        }
+        Some(fewer)
+    }
+
+    fn page(&self) -> String {
         let mut text = self.sizes.as_ref().map_or_else(String::new, |sizes| format!("{}\n", crate::shown_lines(&sizes.text)));
         for model in &self.models {
             text += &format!("{}\n{}\n\n", crate::shown(&model.name), crate::shown_lines(&model.text));
@@ -327,5 +357,28 @@ impl Device {
     /// What stays for the whole step.
     pub fn resident(&self) -> Bytes {
         self.bands.iter().map(|band| band.bytes).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_of_large_plans_has_fewer_of_them() {
+        let of = |bytes: usize| {
+            let model = |n: &u64| Model { name: format!("N = {n}"), text: "words\n".repeat(bytes / 6), ..Model::default() };
+            let drawn = vec![1, 8, 40];
+            let models = drawn.iter().map(model).collect();
+            let page = Picture { models, sizes: Some(Sizes { drawn, ..Sizes::default() }), ..Picture::default() }.html();
+            let names = [1, 8, 40].map(|n| page.contains(&format!("\"name\":\"N = {n}\"")));
+            (names, page.contains(LEFT_OUT))
+        };
+        assert_eq!(of(1000), ([true, true, true], false));
+        assert_eq!(of(350_000), ([true, false, true], true));
+        // The last one stays, however large it is.
+        for bytes in [600_000, 3_000_000] {
+            assert_eq!(of(bytes), ([false, false, true], true));
+        }
     }
 }
