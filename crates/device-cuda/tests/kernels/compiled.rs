@@ -6,8 +6,7 @@ use plimsoll_ptx::Nvrtc;
 use plimsoll_request::KernelRequest;
 use plimsoll_request::expr::{BinaryOp, ExprBuilder};
 
-use super::making::{FLOATS, INTEGERS};
-use super::{anchors, cases};
+use super::{anchors, short_kernels};
 
 fn nvrtc() -> Option<Nvrtc> {
     let nvrtc = Nvrtc::find();
@@ -20,20 +19,9 @@ fn nvrtc() -> Option<Nvrtc> {
 #[test]
 fn kernels_compile_for_all_cards_without_spills() {
     let Some(nvrtc) = nvrtc() else { return };
-    let all = [
-        cases::movements(3),
-        cases::reductions(4),
-        cases::rows(5),
-        cases::pools(6),
-        cases::gathers(7),
-        cases::random(8),
-        cases::norms(9),
-        anchors::depthwise(13),
-    ];
-    let expressions = [cases::expressions(FLOATS, 1), cases::expressions(INTEGERS, 2)];
-    // Of products and convolutions, whose kernels are long, some of the small ones.
+    // Of products and convolutions some of the small ones.
     let some = anchors::products(10).into_iter().step_by(4).chain(anchors::convolutions(12).into_iter().step_by(6));
-    let requests = all.into_iter().chain(expressions).flatten().chain(some).map(|case| case.request).chain(anchors::large_convolutions());
+    let requests = short_kernels().into_iter().chain(some).map(|case| case.request).chain(anchors::large_convolutions());
     let kernels: Vec<Kernel> = requests.filter_map(|request| emit::emit(&request).ok()).flat_map(|emitted| emitted.kernels).collect();
     let program = emit::program(&kernels);
     for architecture in ["sm_80", "sm_90a", "sm_100a"] {

@@ -6,9 +6,9 @@ use plimsoll_ptx::{Host, Job, Launch, Value};
 use plimsoll_request::KernelRequest;
 use serde_json::Value as Json;
 
-use super::anchors;
-use super::cases::{self, Case};
-use super::making::{FLOATS, INTEGERS, Making, times};
+use super::cases::Case;
+use super::making::{Making, times};
+use super::{anchors, short_kernels};
 
 /// Every number of a document, in order.
 fn numbers<'a>(document: &'a mut Json, found: &mut Vec<&'a mut Json>) {
@@ -62,20 +62,7 @@ fn mutated(making: &mut Making, request: &KernelRequest) -> Option<KernelRequest
 }
 
 fn everything() -> Vec<Case> {
-    let all = [
-        cases::movements(3),
-        cases::reductions(4),
-        cases::rows(5),
-        cases::pools(6),
-        cases::gathers(7),
-        cases::random(8),
-        cases::norms(9),
-        anchors::products(10),
-        anchors::convolutions(12),
-        anchors::depthwise(13),
-    ];
-    let expressions = [cases::expressions(FLOATS, 1), cases::expressions(INTEGERS, 2)];
-    all.into_iter().chain(expressions).flatten().collect()
+    [anchors::products(10), anchors::convolutions(12)].into_iter().flatten().chain(short_kernels()).collect()
 }
 
 #[test]

@@ -14,6 +14,23 @@ mod wide;
 use cases::Case;
 use engines::{Engines, Outcome};
 
+/// Cases of all kinds, but for products and convolutions, whose kernels are long.
+fn short_kernels() -> Vec<Case> {
+    let all = [
+        cases::expressions(making::FLOATS, 1),
+        cases::expressions(making::INTEGERS, 2),
+        cases::movements(3),
+        cases::reductions(4),
+        cases::rows(5),
+        cases::pools(6),
+        cases::gathers(7),
+        cases::random(8),
+        cases::norms(9),
+        anchors::depthwise(13),
+    ];
+    all.into_iter().flatten().collect()
+}
+
 /// Runs cases of one kind on every engine and compares.
 fn check(cases: Vec<Case>) {
     let engines = Engines::find();
