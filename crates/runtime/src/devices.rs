@@ -129,12 +129,13 @@ impl Devices {
     }
 
     /// The cards of this machine that [`Devices::open_in`] divides, as the part that a lease has of them. Whichever of them a program
-    /// sees.
+    /// sees: of the options, those of the division say nothing here.
     ///
     /// # Errors
-    /// As [`Devices::open_in`], but for room.
+    /// INVALID_ARGUMENT for a text of simulated cards that makes no sense; those of a lease that has ended.
     pub fn cards(options: &Options, environment: &Environment) -> Result<Vec<PhysicalDevice>> {
-        Found::look_at_all(options, environment).map(|found| found.cards)
+        let of_the_machine = options.sim_gpus.iter().fold(Options::new(), |all, cards| all.sim_gpus(cards));
+        Found::look_at_all(&of_the_machine, environment).map(|found| found.cards)
     }
 
     /// The specifications that plans are made for.

@@ -1,6 +1,7 @@
 //! The facade: sessions, checkpoints, several models. One program, since each takes its time to link and its place on the disk.
 
 mod bound;
+mod configuration;
 mod freeze;
 mod saver;
 mod session;
