@@ -10,7 +10,7 @@ fn an_import_is_judged_by_tensorflows_rules() {
         Devices::configuration(options)
     };
     for (index, said) in [("3", "Invalid visible device index: 3"), ("-4", "Invalid visible device index")] {
-        let error = import(&format!("gpu_options {{ visible_device_list: '{index}' }}")).err().expect(said);
+        let Err(error) = import(&format!("gpu_options {{ visible_device_list: '{index}' }}")) else { panic!("{index} is taken in") };
         assert!(error.to_string().contains(said), "{error}");
     }
     // Without a processor nothing can be opened, and everything be listed.
