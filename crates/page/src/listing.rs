@@ -221,29 +221,32 @@ fn card_section(body: &mut String, card: &Card) {
         body.push_str("<p class=\"soft\">No program is known to hold anything of it.</p>");
     } else {
         let mut rows = String::new();
+        // Where all are this user's, none is named.
+        let has_users = card.holders.iter().any(|holder| holder.user.is_some());
         for (at, holder) in card.holders.iter().enumerate() {
+            let user = || format!("<td class=\"text\">{}</td>", text(holder.user.as_deref().unwrap_or("")));
             let bytes = |bytes: Option<Bytes>| bytes.map_or_else(|| "not observed".to_string(), |bytes| bytes.to_string());
             let reserved = holder.reserved.map_or_else(|| "nothing".to_string(), |bytes| bytes.to_string());
             let _ = write!(
                 rows,
-                "<tr><td class=\"text\"><i class=\"dot holder{}\"></i> {}</td><td>{}</td><td class=\"text\">{}</td><td>{reserved}</td><td>{}</td><td>{}</td>\
+                "<tr><td class=\"text\"><i class=\"dot holder{}\"></i> {}</td><td>{}</td>{}<td>{reserved}</td><td>{}</td><td>{}</td>\
                  <td class=\"text\">{}</td><td>{}</td></tr>",
                 at % COLOURS,
                 text(&holder.name),
                 holder.pid,
-                text(holder.user.as_deref().unwrap_or("")),
+                if has_users { user() } else { String::new() },
                 bytes(holder.used),
                 bytes(holder.peak),
                 text(holder.guarantee.as_deref().unwrap_or("")),
                 spark(&holder.history)
             );
         }
-        let heads = ["program", "pid", "user", "reserved", "used", "peak", "held to it by", "use over time"];
-        let _ = write!(
-            body,
-            "<div class=\"rows\" tabindex=\"0\"><table><thead><tr>{}</tr></thead><tbody>{rows}</tbody></table></div>",
-            head(&heads, &[0, 2, 6])
-        );
+        let heads = match has_users {
+            true => head(&["program", "pid", "user", "reserved", "used", "peak", "held to it by", "use over time"], &[0, 2, 6]),
+            false => head(&["program", "pid", "reserved", "used", "peak", "held to it by", "use over time"], &[0, 5]),
+        };
+        let _ =
+            write!(body, "<div class=\"rows\" tabindex=\"0\"><table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>");
     }
     body.push_str("</section>\n");
 }
