@@ -136,8 +136,8 @@ impl Writer {
 }
 
 /// A factor and a shift by which numbers below 2^31 are divided: `x / divisor` is `x * factor >> shift`, for divisors from 1 to 2^31.
-/// With `shift = 31 + l` and `2^l >= divisor`, the factor is at most `2^l / divisor` too large, which no quotient shows
-/// (Granlund and Montgomery, "Division by Invariant Integers using Multiplication", 1994).
+/// With `shift = 31 + l` and `2^l >= divisor`, the factor is at most `2^l / divisor` too large. No quotient shows that: Granlund and
+/// Montgomery, "Division by Invariant Integers using Multiplication", 1994.
 fn reciprocal(divisor: u64) -> (u32, u32) {
     let shift = 31 + divisor.next_power_of_two().trailing_zeros();
     ((1u128 << shift).div_ceil(u128::from(divisor)) as u32, shift)
