@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use plimsoll_base::{Bytes, Code};
 use plimsoll_memory::{Address, Block};
@@ -243,6 +244,8 @@ pub(super) fn a_device_may_be_lost_in_the_last_command(rig: &dyn Rig) {
     let waits = vec![call(rig, CellOperation::When(now.clone()), 1, vec![cells(1, 0, 1)], &[])];
     let mut loaded = Loaded::new(&devices, vec![Vec::new(), waits], 1);
     loaded.submit();
+    // The device is at the end of its queue by then, or the test shows less.
+    std::thread::sleep(Duration::from_millis(50));
     let is_lost = rig.lose(&devices[1]);
     now.store(true, Ordering::SeqCst);
     devices[0].drive(&loaded.run);
