@@ -219,7 +219,7 @@ impl Crew<'_> {
     /// Asks to be woken when an unclaimed queue that waits can go on. Returns whether one can since it was asked. A queue that did not
     /// wait when it was asked is none of these: look with [`Crew::sees_work`] thereafter.
     fn watch(&self, run: &Run) -> bool {
-        queues(run).any(|(_, queue)| queue.is_ready() && queue.blocked_by(run).is_some_and(|wait| run.watch(wait)))
+        queues(run).any(|(index, queue)| queue.is_ready() && queue.blocked_by(run).is_some_and(|wait| run.watch(index, &wait)))
     }
 
     /// Runs and helps until the run is over.
@@ -253,7 +253,7 @@ impl Crew<'_> {
         }
         if let Some(queue) = stuck(run) {
             let fault = Fault { code: Code::Internal, message: "the queues of the plan wait for each other", numbers: [0, 0] };
-            return run.fail(Failure { queue, command: run.queues[queue as usize].finished.load(Ordering::Acquire), fault });
+            return run.fail(Failure { queue, command: run.queues[queue as usize].finished(), fault });
         }
         self.shared.permits.give();
         if self.shared.open_runs.are_several() {
@@ -324,19 +324,18 @@ fn queues(run: &Run) -> impl Iterator<Item = (u32, &CpuQueue)> {
 /// A queue that waits in vain: no thread runs any queue, and each that is not at its end waits for another of them. A queue that
 /// waits cannot be claimed for more than a moment, so if nothing advanced while all were looked at, nothing ever will.
 fn stuck(run: &Run) -> Option<u32> {
-    let advanced = || run.queues.iter().map(|progress| u64::from(progress.finished.load(Ordering::SeqCst))).sum::<u64>();
-    let before = advanced();
+    let before = run.progress();
     let mut waiting = None;
     for (index, queue) in queues(run) {
         if queue.is_claimed() {
             return None;
         }
         if queue.is_ready() {
-            run.kept::<CpuQueue>(queue.blocked_by(run)?.queue)?;
+            run.kept::<CpuQueue>(queue.blocked_by(run)?.wait.queue)?;
             waiting = waiting.or(Some(index));
         }
     }
-    waiting.filter(|_| !run.has_failed() && advanced() == before)
+    waiting.filter(|_| !run.has_failed() && run.progress() == before)
 }
 
 /// How long a thread goes on looking before it sleeps. None at all where threads would take the cores from each other.

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use plimsoll_base::Code;
 use plimsoll_device::interpret::{Bound, Loaded, Step, execute, is_wanted, next};
-use plimsoll_device::{Failure, Fault, Run, Wait};
+use plimsoll_device::{Awaited, Failure, Fault, Run};
 
 use crate::offer::Offer;
 use crate::pool::Crew;
@@ -93,8 +93,8 @@ impl CpuQueue {
     }
 
     /// The wait of the next command, if it has to wait.
-    pub fn blocked_by(&self, run: &Run) -> Option<Wait> {
-        let next = run.queues[self.loaded.queue as usize].finished.load(Ordering::Acquire);
+    pub fn blocked_by(&self, run: &Run) -> Option<Awaited> {
+        let next = run.queues[self.loaded.queue as usize].finished();
         self.loaded.steps.get(next as usize).and_then(|step| self.loaded.unmet(run, step))
     }
 
@@ -107,7 +107,7 @@ impl CpuQueue {
             run.was_busy(index, since);
             self.state.store(READY, Ordering::SeqCst);
         };
-        let mut finished = run.queues[index as usize].finished.load(Ordering::Acquire);
+        let mut finished = run.queues[index as usize].finished();
         while let Some(step) = self.loaded.steps.get(finished as usize) {
             if run.has_failed() {
                 break;
@@ -138,7 +138,7 @@ impl CpuQueue {
             }
             // SAFETY: as above; the step is over.
             finished = unsafe { next(self.pointers(), step, finished, wanted) };
-            if run.advance(index, finished) {
+            if run.advance_round(index, step.round, finished) {
                 crew.wake_workers();
             }
             if crew.is_needed_elsewhere() && (finished as usize) < self.loaded.steps.len() {

@@ -289,7 +289,7 @@ fn waits_for_queues_of_other_devices() {
             let other = run.clone();
             let card = std::thread::spawn(move || {
                 for finished in 1..=5 {
-                    while other.queues[0].finished.load(Ordering::SeqCst) + 1 < finished {
+                    while other.queues[0].finished() + 1 < finished {
                         std::thread::yield_now();
                     }
                     std::thread::sleep(std::time::Duration::from_micros(100));
@@ -322,7 +322,7 @@ fn a_queue_that_becomes_runnable_while_its_driver_goes_to_sleep_is_run() {
             let mut asleep = None;
             for round in 0..COMMANDS {
                 let since = Instant::now();
-                while run.queues[0].finished.load(Ordering::SeqCst) < round && asleep.is_none() {
+                while run.queues[0].finished() < round && asleep.is_none() {
                     if since.elapsed() > Duration::from_secs(10) {
                         asleep = Some(round);
                         run.give_up();

@@ -175,7 +175,7 @@ impl Streams {
                 trace.record(loaded.queue, number, start);
             }
             number = behind;
-            run.advance(loaded.queue, number);
+            run.advance_round(loaded.queue, step.round, number);
         }
     }
 }
@@ -212,7 +212,7 @@ fn wait_for(loaded: &Loaded, run: &Run, step: &Step) {
         if run.has_failed() {
             return;
         }
-        if !run.watch(wait) {
+        if !run.watch(loaded.queue, &wait) {
             run.bell().wait(ticket);
         }
     }

@@ -67,12 +67,27 @@ pub enum Work {
     Loop {
         /// How many commands the body has.
         body: u32,
+        /// The same loop in other queues, if there are any. All of them go round equally often: each reads a bool of its own, and
+        /// these are equal.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        with: Vec<Partner>,
     },
     /// Ends the body of a loop. Argument 0 is a bool: unless it is 0, the body's commands come next.
     Again {
         /// How many commands the body has.
         body: u32,
     },
+}
+
+/// The part of a loop that another queue has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Partner {
+    /// The index of the queue in the plan.
+    pub queue: u32,
+    /// The number of its [`Work::Loop`] there.
+    pub first: u32,
+    /// How many commands its body has.
+    pub body: u32,
 }
 
 /// One entry of a queue.
@@ -95,8 +110,13 @@ pub struct Command {
     pub label: Arc<str>,
 }
 
-/// The commands of one queue. Loops lie one behind the other or in each other. No other queue waits for a command in a loop, and no
-/// command in a loop waits for another queue.
+/// The commands of one queue. Loops lie one behind the other or in each other.
+///
+/// A queue that has no part in a loop waits for no command in it, and the loop's commands do not wait for that queue. Within a loop
+/// of several queues, a wait means the same iteration: it is over when the partner has finished so many commands in that iteration,
+/// or is in a later one. A wait for the command behind the partner's [`Work::Loop`] says that the partner has begun the iteration.
+/// The [`Work::Again`] of each queue waits for the bodies of all partners: no iteration begins anywhere before the one before it is
+/// over everywhere. Loops of several queues that lie in each other are of the same queues.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Program {
     /// In the order in which they run.

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use plimsoll_memory::Address;
 
-use crate::{Bell, Fault, Place, Trace, Wait};
+use crate::{Awaited, Bell, Fault, Place, Round, Trace};
 
 /// Addresses of the blocks that a program names, in the order of the numbers in [`Place`]. Each is an address of the device in
 /// whose memory the block lies. Fed and fetched tensors, flags, and constants that are only copied from are the host's.
@@ -96,8 +96,8 @@ impl std::fmt::Debug for QueueState {
 #[derive(Debug)]
 #[repr(align(64))]
 pub struct Progress {
-    /// Commands that have finished.
-    pub finished: AtomicU32,
+    /// Commands that have finished, in the lower half; above them the turn in a loop of several queues. Partners see both at once.
+    at: AtomicU64,
     /// The smallest number of finished commands that a thread sleeps for, or [`NO_WAITER`].
     wake_at: AtomicU32,
     /// Nanoseconds for which the queue was advanced.
@@ -109,7 +109,20 @@ const NO_WAITER: u32 = u32::MAX;
 
 impl Default for Progress {
     fn default() -> Progress {
-        Progress { finished: AtomicU32::new(0), wake_at: AtomicU32::new(NO_WAITER), busy_ns: AtomicU64::new(0) }
+        Progress { at: AtomicU64::new(0), wake_at: AtomicU32::new(NO_WAITER), busy_ns: AtomicU64::new(0) }
+    }
+}
+
+impl Progress {
+    /// Commands that have finished. In a loop the number falls back to that of the first command of its body.
+    pub fn finished(&self) -> u32 {
+        // The lower half.
+        self.at.load(Ordering::Acquire) as u32
+    }
+
+    fn position(&self) -> (u32, u32) {
+        let at = self.at.load(Ordering::SeqCst);
+        (at as u32, (at >> 32) as u32)
     }
 }
 
@@ -156,7 +169,7 @@ impl Run {
     /// Back to the start. Only for the thread that has the run alone.
     pub fn restart(&mut self) {
         for progress in &mut self.queues {
-            *progress.finished.get_mut() = 0;
+            *progress.at.get_mut() = 0;
             *progress.wake_at.get_mut() = NO_WAITER;
             *progress.busy_ns.get_mut() = 0;
         }
@@ -184,16 +197,34 @@ impl Run {
     }
 
     /// Records that `queue` has finished its first `finished` commands, and wakes the driver if it waits for that. Returns whether
-    /// a thread waits for that. Called by the device whose queue it is. In a loop, which no queue waits for a part of, the number falls
-    /// back to that of the first command of its body; otherwise numbers grow.
+    /// a thread waits for that. Called by the device whose queue it is. In a loop the number falls back to that of the first command of
+    /// its body; otherwise numbers grow.
     pub fn advance(&self, queue: u32, finished: u32) -> bool {
+        self.advance_in(queue, self.turn(queue), finished)
+    }
+
+    /// As [`Run::advance`], behind a command that does `round` to the queue's turn. Before it the queue has said that the commands up to
+    /// the end of a body have finished: partners that wait for these are woken then.
+    pub fn advance_round(&self, queue: u32, round: Round, finished: u32) -> bool {
+        let now = self.turn(queue);
+        let goes_back = finished <= self.queues[queue as usize].finished();
+        self.advance_in(queue, round.turn(now, goes_back), finished)
+    }
+
+    /// The iterations that a queue has begun anew in the loop of several queues that it is in. Only the queue itself uses it.
+    pub fn turn(&self, queue: u32) -> u32 {
+        (self.queues[queue as usize].at.load(Ordering::Relaxed) >> 32) as u32
+    }
+
+    fn advance_in(&self, queue: u32, turn: u32, finished: u32) -> bool {
         let progress = &self.queues[queue as usize];
+        let at = u64::from(turn) << 32 | u64::from(finished);
         if self.queues.len() == 1 {
             // No other queue: no thread waits.
-            progress.finished.store(finished, Ordering::Release);
+            progress.at.store(at, Ordering::Release);
             return false;
         }
-        progress.finished.store(finished, Ordering::SeqCst);
+        progress.at.store(at, Ordering::SeqCst);
         let reached = finished >= progress.wake_at.load(Ordering::SeqCst);
         if reached {
             // A watcher whose mark is lost here took its ticket before the ring.
@@ -222,17 +253,22 @@ impl Run {
         Duration::from_nanos(self.queues[queue as usize].busy_ns.load(Ordering::Relaxed))
     }
 
-    /// Whether the progress that `wait` asks for has been made.
-    pub fn has_reached(&self, wait: Wait) -> bool {
-        self.queues[wait.queue as usize].finished.load(Ordering::Acquire) >= wait.commands
+    /// Whether the progress that a wait of `queue` asks for has been made.
+    pub fn has_reached(&self, queue: u32, awaited: &Awaited) -> bool {
+        let (finished, theirs) = self.queues[awaited.wait.queue as usize].position();
+        awaited.is_reached(finished, theirs, self.turn(queue))
     }
 
-    /// Asks for the bell to be rung when `wait` has happened. Returns whether it has happened already. For a thread that took a
-    /// ticket of the bell before and looks at the run again after every ring.
-    pub fn watch(&self, wait: Wait) -> bool {
-        let progress = &self.queues[wait.queue as usize];
-        progress.wake_at.fetch_min(wait.commands, Ordering::SeqCst);
-        progress.finished.load(Ordering::SeqCst) >= wait.commands
+    /// Asks for the bell to be rung when a wait of `queue` has happened. Returns whether it has happened already. For a thread that
+    /// took a ticket of the bell before and looks at the run again after every ring.
+    pub fn watch(&self, queue: u32, awaited: &Awaited) -> bool {
+        self.queues[awaited.wait.queue as usize].wake_at.fetch_min(awaited.wait.commands, Ordering::SeqCst);
+        self.has_reached(queue, awaited)
+    }
+
+    /// A number that is another one whenever a queue has advanced.
+    pub fn progress(&self) -> u64 {
+        self.queues.iter().fold(0, |sum, progress| sum.wrapping_mul(31).wrapping_add(progress.at.load(Ordering::SeqCst)))
     }
 
     /// The bell on which the driving thread of the run sleeps.
@@ -294,6 +330,7 @@ impl Run {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Wait;
 
     #[test]
     fn keeps_the_first_failure_and_forgets_it() {
@@ -317,13 +354,14 @@ mod tests {
         let mut run = Run::new(2, Bindings::default());
         run.restart();
         let bell = run.bell();
-        assert!(!run.watch(Wait { queue: 1, commands: 2 }));
+        let awaited = Awaited { wait: Wait { queue: 1, commands: 2 }, within: None };
+        assert!(!run.watch(0, &awaited));
         let ticket = bell.ticket();
         assert!(!run.advance(1, 1));
         assert_eq!(bell.ticket(), ticket);
         assert!(run.advance(1, 2));
         assert_ne!(bell.ticket(), ticket);
-        assert!(run.has_reached(Wait { queue: 1, commands: 2 }) && run.watch(Wait { queue: 1, commands: 2 }));
+        assert!(run.has_reached(0, &awaited) && run.watch(0, &awaited));
     }
 
     #[test]
@@ -336,7 +374,7 @@ mod tests {
             device.queue_ended();
         });
         run.wait_over();
-        assert_eq!(*Run::alone(&mut run).queues[0].finished.get_mut(), 1);
+        assert_eq!(Run::alone(&mut run).queues[0].finished(), 1);
         thread.join().unwrap();
     }
 

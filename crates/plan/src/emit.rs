@@ -177,7 +177,7 @@ impl Emit<'_> {
             None => Vec::new(),
         };
         let (length, condition) = (inner.len() as u32, self.buffer(work.outputs[0]));
-        commands.push(emitted(Call::Loop { body: length }, vec![condition]));
+        commands.push(emitted(Call::Loop { body: length, with: Vec::new() }, vec![condition]));
         commands.extend(inner);
         let mut again = emitted(Call::Again { body: length }, vec![condition]);
         again.command.guard = None;

@@ -204,7 +204,7 @@ impl Loaded {
 
     /// Whether every queue of a run that is over has finished all of its commands.
     fn is_done(&self, run: &Run) -> bool {
-        let finished = |queue: usize| run.queues[queue].finished.load(Ordering::Acquire) as usize;
+        let finished = |queue: usize| run.queues[queue].finished() as usize;
         self.plan.queues.iter().enumerate().all(|(index, queue)| finished(index) >= queue.program.commands.len())
     }
 
@@ -270,7 +270,7 @@ impl Loaded {
         self.writes.folded.iter().for_each(|flag| flag.store(0, Ordering::Release));
         for (variable, assigned) in self.plan.variables.iter().zip(&self.assigned) {
             let Some((queue, command)) = variable.assigned_by else { continue };
-            if !failed || run.queues[queue as usize].finished.load(Ordering::Acquire) > command {
+            if !failed || run.queues[queue as usize].finished() > command {
                 assigned.store(1, Ordering::Release);
             }
         }

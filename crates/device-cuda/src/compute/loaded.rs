@@ -1,7 +1,7 @@
 //! A program prepared for a card: its kernels loaded, its arguments in one table.
 
 use plimsoll_base::{Error, Result};
-use plimsoll_device::{Bindings, BufferRef, Command, DeviceSpec, Place, Program, Run, Wait, Work};
+use plimsoll_device::{Awaited, Bindings, BufferRef, Command, DeviceSpec, Place, Program, Round, Rounds, Run, Work};
 
 use super::card::CudaCard;
 use crate::driver::Function;
@@ -36,7 +36,9 @@ pub(super) struct Step {
     pub args: (u32, u32),
     pub scratch: u32,
     pub guard: u32,
-    pub waits: Vec<Wait>,
+    pub waits: Vec<Awaited>,
+    /// What it does to the turn of its queue.
+    pub round: Round,
 }
 
 #[derive(Debug)]
@@ -91,13 +93,14 @@ impl Loaded {
             copy: copies.and_then(|copy| card.function(&copy.entry)),
             queues: queue as usize + 1,
         };
+        let mut rounds = Rounds::default();
         for (command, emitted) in commands.iter().zip(emitted) {
-            loaded.command(card, command, emitted).map_err(|error| error.at_node(&*command.label))?;
+            loaded.command(card, command, (emitted, &mut rounds)).map_err(|error| error.at_node(&*command.label))?;
         }
         Ok(loaded)
     }
 
-    fn command(&mut self, card: &CudaCard, command: &Command, emitted: Option<Emitted>) -> Result<()> {
+    fn command(&mut self, card: &CudaCard, command: &Command, (emitted, rounds): (Option<Emitted>, &mut Rounds)) -> Result<()> {
         let at = self.steps.len() as u32;
         let args = (self.buffers.len() as u32, command.args.len() as u32);
         command.args.iter().try_for_each(|buffer| self.buffer(*buffer).map(drop))?;
@@ -124,7 +127,7 @@ impl Loaded {
             (Work::Loop { .. } | Work::Again { .. }, _) if !is_condition => {
                 return Err(Error::internal("a loop whose condition is not one bool"));
             }
-            (Work::Loop { body }, _) => {
+            (Work::Loop { body, .. }, _) => {
                 let behind = at.checked_add(2).and_then(|at| at.checked_add(*body));
                 Action::Jump { to: behind.ok_or_else(|| Error::internal("a loop of that many commands"))?, when: false }
             }
@@ -135,7 +138,8 @@ impl Loaded {
             (Work::Outside { .. } | Work::Kernel(_), _) => return Err(Error::unimplemented("it reaches outside of the memory of a card")),
         };
         self.queues = command.waits.iter().fold(self.queues, |queues, wait| queues.max(wait.queue as usize + 1));
-        self.steps.push(Step { action, args, scratch, guard, waits: command.waits.clone() });
+        let (round, waits) = rounds.next(command)?;
+        self.steps.push(Step { action, args, scratch, guard, waits, round });
         Ok(())
     }
 

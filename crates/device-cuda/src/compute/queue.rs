@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use plimsoll_base::Code;
-use plimsoll_device::{Bindings, Failure, Fault, Place, Run};
+use plimsoll_device::{Bindings, Failure, Fault, Place, Round, Run};
 
 use super::loaded::{Action, Launch, LaunchArg, Loaded, NONE, Step};
 use super::memory::LOST;
@@ -210,6 +210,11 @@ impl Queue<'_> {
                 trace.record(loaded.queue, self.number, start);
             }
             self.run.was_busy(loaded.queue, since);
+            if step.round != Round::Stays {
+                // Partners see each iteration begin, and before it the one before end.
+                self.settle()?;
+                self.run.advance_round(loaded.queue, step.round, behind);
+            }
             self.number = behind;
         }
         self.settle()
@@ -218,16 +223,16 @@ impl Queue<'_> {
     /// Waits until the waits of the step are over. The card's part is said before: another queue may wait for it.
     fn wait(&mut self, step: &Step) -> Result<(), Ended> {
         for wait in &step.waits {
-            if self.run.has_reached(*wait) {
+            if self.run.has_reached(self.loaded.queue, wait) {
                 continue;
             }
             self.settle()?;
-            while !self.run.has_reached(*wait) {
+            while !self.run.has_reached(self.loaded.queue, wait) {
                 let ticket = self.run.bell().ticket();
                 if self.run.has_failed() {
                     return Err(Ended::Elsewhere);
                 }
-                if !self.run.watch(*wait) {
+                if !self.run.watch(self.loaded.queue, wait) {
                     self.run.bell().wait(ticket);
                 }
             }

@@ -158,7 +158,7 @@ fn loops_go_on_while_the_card_says_so() {
     ];
     let condition = vec![here(GUARD, 1)];
     let count = body.len() as u32;
-    let begin = command(Work::Loop { body: count }, condition.clone());
+    let begin = command(Work::Loop { body: count, with: vec![] }, condition.clone());
     let end = command(Work::Again { body: count }, condition);
     let commands = std::iter::once(begin).chain(body).chain([end]).collect();
     let mut loaded = Loaded::new(&cards, commands);

@@ -78,9 +78,11 @@ fn programs_that_no_card_can_run_are_refused_when_they_are_loaded() {
     let error = load(&device, command(Work::Kernel(call(&CudaLibrary, fill())), vec![]));
     assert_eq!(error.code(), Code::Internal, "{error}");
     let byte = BufferRef { place: Place::Arena(0), offset: 0, bytes: 1 };
-    for (work, args) in
-        [(Work::Loop { body: u32::MAX }, vec![byte]), (Work::Again { body: 1 }, vec![byte]), (Work::Loop { body: 1 }, vec![])]
-    {
+    for (work, args) in [
+        (Work::Loop { body: u32::MAX, with: vec![] }, vec![byte]),
+        (Work::Again { body: 1 }, vec![byte]),
+        (Work::Loop { body: 1, with: vec![] }, vec![]),
+    ] {
         assert_eq!(load(&device, command(work, args)).code(), Code::Internal);
     }
 }

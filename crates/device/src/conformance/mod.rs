@@ -6,6 +6,7 @@
 
 mod kernel;
 mod library;
+mod loops;
 mod memory;
 mod runs;
 
@@ -57,6 +58,10 @@ pub fn run_all(rig: &dyn Rig) {
     runs::programs_that_contradict_themselves_are_refused(rig);
     runs::a_lost_device_says_so(rig);
     runs::a_device_may_be_lost_in_the_last_command(rig);
+    loops::several_queues_go_round_together(rig);
+    loops::shared_loops_lie_in_each_other(rig);
+    loops::a_failure_in_one_queue_ends_the_loop(rig);
+    loops::a_shared_loop_without_an_end_can_be_given_up(rig);
     runs::a_device_closes_when_it_is_dropped(rig);
 }
 

@@ -14,20 +14,20 @@ use crate::{Bindings, BufferRef, Command, Device, Executable, Failure, Place, Pr
 /// The devices' line, in the rig's units.
 const UNITS: u64 = 16;
 
-fn line(rig: &dyn Rig) -> Bytes {
+pub(super) fn line(rig: &dyn Rig) -> Bytes {
     Bytes(UNITS * rig.unit())
 }
 
 /// Programs of several queues, queue `i` on device `i`, with an arena of cells on each device.
-struct Loaded {
+pub(super) struct Loaded {
     devices: Vec<Arc<dyn Device>>,
     executables: Arc<Vec<Box<dyn Executable>>>,
     arenas: Vec<Block>,
-    run: Arc<Run>,
+    pub run: Arc<Run>,
 }
 
 impl Loaded {
-    fn new(devices: &[Arc<dyn Device>], programs: Vec<Vec<Command>>, count: u64) -> Loaded {
+    pub fn new(devices: &[Arc<dyn Device>], programs: Vec<Vec<Command>>, count: u64) -> Loaded {
         let load = |(queue, commands): (usize, Vec<Command>)| devices[queue].load(queue as u32, Arc::new(Program { commands })).unwrap();
         let executables: Vec<_> = programs.into_iter().enumerate().map(load).collect();
         Loaded::with(devices, Arc::new(executables), count)
@@ -40,25 +40,25 @@ impl Loaded {
         Loaded { devices: devices.to_vec(), executables, arenas, run }
     }
 
-    fn submit(&mut self) {
+    pub fn submit(&mut self) {
         Run::alone(&mut self.run).restart();
         self.executables.iter().for_each(|executable| executable.submit(&self.run));
     }
 
-    fn step(&mut self) -> Option<Failure> {
+    pub fn step(&mut self) -> Option<Failure> {
         self.submit();
         self.devices[0].drive(&self.run);
         assert!(self.run.is_over());
         self.run.failure()
     }
 
-    fn cell(&self, device: usize, cell: u64) -> u64 {
+    pub fn cell(&self, device: usize, cell: u64) -> u64 {
         let mut bytes = [0; 8];
         self.arenas[device].read(cell * 8, &mut bytes).unwrap();
         u64::from_ne_bytes(bytes)
     }
 
-    fn set(&self, device: usize, cell: u64, value: u64) {
+    pub fn set(&self, device: usize, cell: u64, value: u64) {
         self.arenas[device].write(cell * 8, &value.to_ne_bytes()).unwrap();
     }
 }

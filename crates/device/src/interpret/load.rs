@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use crate::{
-    Bindings, BufferRef, Command, CpuKernel, CpuLibrary, DeviceSpec, KernelCall, Place, Prepared, Program, Run, Step as KernelStep, Wait,
-    Work,
+    Awaited, Bindings, BufferRef, Command, CpuKernel, CpuLibrary, DeviceSpec, KernelCall, Place, Prepared, Program, Round, Rounds, Run,
+    Step as KernelStep, Work,
 };
 use plimsoll_base::{Error, Result};
 
@@ -34,7 +34,7 @@ pub struct Loaded {
     /// The commands, in order.
     pub steps: Vec<Step>,
     /// The waits of steps.
-    pub waits: Vec<Wait>,
+    pub waits: Vec<Awaited>,
     /// Every pointer that the steps use, as block and offset.
     pub pointers: Vec<(Place, u64)>,
     /// Which of them lie in feeds and fetches, and so in another place in every run.
@@ -66,6 +66,8 @@ pub struct Step {
     pub guard: u32,
     /// The first wait and how many there are.
     pub waits: (u32, u32),
+    /// What it does to the turn of its queue.
+    pub round: Round,
     /// Whether it takes so long that sleeping threads are woken for its pieces.
     pub wakes: bool,
 }
@@ -132,13 +134,16 @@ impl Loaded {
             needs: [0; 6],
             queues: queue as usize + 1,
         };
+        let mut rounds = Rounds::default();
         for command in &program.commands {
-            loaded.command(command, spec.alignment, &|call| library.code(spec, call)).map_err(|error| error.at_node(&*command.label))?;
+            loaded
+                .command(command, &mut rounds, spec.alignment, &|call| library.code(spec, call))
+                .map_err(|error| error.at_node(&*command.label))?;
         }
         Ok(loaded)
     }
 
-    fn command(&mut self, command: &Command, alignment: u64, code: CodeOf<'_>) -> Result<()> {
+    fn command(&mut self, command: &Command, rounds: &mut Rounds, alignment: u64, code: CodeOf<'_>) -> Result<()> {
         let at = self.steps.len() as u32;
         let first = self.pointers.len() as u32;
         for buffer in &command.args {
@@ -200,7 +205,7 @@ impl Loaded {
             Work::Loop { .. } | Work::Again { .. } if !matches!(command.args[..], [BufferRef { bytes: 1, .. }]) => {
                 return Err(Error::internal("a loop whose condition is not one bool"));
             }
-            Work::Loop { body } => {
+            Work::Loop { body, .. } => {
                 let behind = at.checked_add(2).and_then(|at| at.checked_add(*body));
                 (Action::Jump { to: behind.ok_or_else(|| Error::internal("a loop of that many commands"))?, when: false }, 1, false)
             }
@@ -213,8 +218,9 @@ impl Loaded {
                 )
             }
         };
-        let waits = (self.waits.len() as u32, command.waits.len() as u32);
-        self.waits.extend(&command.waits);
+        let (round, awaited) = rounds.next(command)?;
+        let waits = (self.waits.len() as u32, awaited.len() as u32);
+        self.waits.extend(awaited);
         self.queues = command.waits.iter().fold(self.queues, |queues, wait| queues.max(wait.queue as usize + 1));
         self.has_pieces |= chunks > 1;
         let few_slices = chunks < self.threads;
@@ -227,6 +233,7 @@ impl Loaded {
             few_slices,
             guard,
             waits,
+            round,
             wakes,
         });
         Ok(())
@@ -252,9 +259,9 @@ impl Loaded {
     }
 
     /// The first thing that `step` waits for and that has not happened.
-    pub fn unmet(&self, run: &Run, step: &Step) -> Option<Wait> {
+    pub fn unmet(&self, run: &Run, step: &Step) -> Option<Awaited> {
         let (first, count) = (step.waits.0 as usize, step.waits.1 as usize);
-        self.waits[first..first + count].iter().copied().find(|&wait| !run.has_reached(wait))
+        self.waits[first..first + count].iter().copied().find(|wait| !run.has_reached(self.queue, wait))
     }
 
     /// Whether the run has every queue, and its bindings every block, that the program names.

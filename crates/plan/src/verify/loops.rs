@@ -25,12 +25,14 @@ impl Checked<'_> {
                 if !open.is_empty() && !command.waits.is_empty() {
                     return Err(at(wrong("it waits for another queue in every iteration of a loop")));
                 }
-                match command.work {
+                match &command.work {
+                    // No plan of ours has one: what the partners read of each other is not looked at here.
+                    Work::Loop { with, .. } if !with.is_empty() => return Err(at(wrong("it begins a loop of several queues"))),
                     Work::Loop { .. } if open.len() == MOST_DEPTH => {
                         return Err(at(wrong(format!("loops more than {MOST_DEPTH} deep in each other"))));
                     }
-                    Work::Loop { body } => open.push((number, body)),
-                    Work::Again { body } => match open.pop() {
+                    Work::Loop { body, .. } => open.push((number, *body)),
+                    &Work::Again { body } => match open.pop() {
                         Some((first, length)) if length == body && first + 1 + body as usize == number && command.guard.is_none() => {
                             loops.push((first, first + 1..number));
                         }
