@@ -39,6 +39,21 @@ fn fed(name: &str) -> HostTensor {
     }
 }
 
+/// Says of the first loop of a plan that another queue has it, too. Whether there is one.
+fn share(value: &mut Value) -> bool {
+    match value {
+        Value::Object(fields) => match fields.get_mut("Loop") {
+            Some(Value::Object(begin)) => {
+                begin.insert("with".to_string(), serde_json::json!([{ "queue": 1, "first": 0, "body": 1 }]));
+                true
+            }
+            _ => fields.values_mut().any(share),
+        },
+        Value::Array(items) => items.iter_mut().any(share),
+        _ => false,
+    }
+}
+
 #[test]
 fn mutated_plans_with_loops_are_refused_or_run_between_guard_pages() {
     let runs: usize = std::env::var("PLIMSOLL_MUTATIONS").ok().and_then(|text| text.parse().ok()).unwrap_or(600);
@@ -73,6 +88,10 @@ fn mutated_plans_with_loops_are_refused_or_run_between_guard_pages() {
         };
         written += 1;
         let plan: Value = serde_json::from_slice(&file).unwrap();
+        let mut shared = plan.clone();
+        assert!(share(&mut shared["plan"]), "{case} has a loop");
+        let refusal = session.open_plan(&serde_json::to_vec(&shared).unwrap()).map(drop).unwrap_err();
+        assert!(refusal.code() == Code::InvalidArgument && refusal.message().contains("a loop of several queues"), "{refusal}");
         for done in 0..runs / CASES.len() {
             let mut random = Random((number << 32 | done) as u64);
             let mut mutated = plan.clone();
