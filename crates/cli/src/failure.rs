@@ -1,9 +1,8 @@
 //! The failure that ends a command, with its exit status.
 
-use std::process::ExitCode;
-
 use plimsoll::Error;
 
+use crate::exit_code::ExitCode;
 use crate::output;
 
 /// Why a command ended.

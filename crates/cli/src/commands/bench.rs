@@ -1,7 +1,6 @@
 //! `plimsoll bench`: times the last step of a recorded run.
 
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use clap::Args;
 use plimsoll::page::{self, Picture};
@@ -10,6 +9,7 @@ use plimsoll::{Bytes, DeviceSpec, HostTensor};
 use serde::Serialize;
 
 use crate::device_options::DeviceOptions;
+use crate::exit_code::ExitCode;
 use crate::failure::{OrUsage, Result};
 use crate::peaks::DevicePeaks;
 use crate::stop::{AtOnce, TimeoutArgs};

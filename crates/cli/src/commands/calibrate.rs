@@ -2,11 +2,11 @@
 
 use std::io::Write;
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use clap::Args;
 use plimsoll::costs::{Costs, calibrate};
 
+use crate::exit_code::ExitCode;
 use crate::failure::Result;
 use crate::output;
 

@@ -1,7 +1,6 @@
 //! `plimsoll ops`: the operations that have rules, and those of a model that have none.
 
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 use clap::Args;
 use plimsoll::DataType;
@@ -10,6 +9,7 @@ use plimsoll::operations::{self, Missing, ModelMissing, Operation};
 use plimsoll::text::{column_width, pad_left, pad_right};
 use serde::Serialize;
 
+use crate::exit_code::ExitCode;
 use crate::failure::{OrUsage, Result};
 use crate::{names, output};
 

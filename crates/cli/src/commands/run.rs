@@ -2,7 +2,6 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
@@ -13,6 +12,7 @@ use plimsoll::share::{Amount, Cards, Request, Wait, Which};
 use plimsoll::{Error, Options};
 
 use crate::device_options::duration;
+use crate::exit_code::ExitCode;
 use crate::failure::{Failure, OrUsage, Result, wrong_use};
 use crate::output;
 

@@ -1,13 +1,13 @@
 //! `plimsoll setup`: one ledger for all users of a machine, which root makes once.
 
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 use clap::Args;
 use plimsoll::machine::{MACHINE_DIR, Priorities, SetUp, Setup, UserId, remove_setup};
 use plimsoll::{Error, Result as Done};
 use serde::Serialize;
 
+use crate::exit_code::ExitCode;
 use crate::failure::{OrUsage, Result, wrong_use};
 use crate::output;
 

@@ -2,7 +2,6 @@
 
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
-use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
@@ -13,6 +12,7 @@ use plimsoll::share::sweep::{self, Axis, Done, Engine, Outcome, Progress, Sweep,
 use plimsoll::text::{column_width, pad_left};
 
 use super::run::LeaseArgs;
+use crate::exit_code::ExitCode;
 use crate::failure::{OrUsage, Result, wrong_use};
 use crate::output;
 

@@ -1,7 +1,6 @@
 //! `plimsoll verify`: replays recorded TensorFlow runs and compares every value.
 
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 use clap::Args;
 use plimsoll::Bytes;
@@ -10,6 +9,7 @@ use plimsoll::recorded::{Case, Verified};
 use serde::Serialize;
 
 use crate::device_options::DeviceOptions;
+use crate::exit_code::ExitCode;
 use crate::failure::{OrUsage, Result};
 use crate::peaks::DevicePeaks;
 use crate::stop::{AtOnce, TimeoutArgs};

@@ -7,12 +7,12 @@ mod table;
 mod watch;
 
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use clap::Args;
 use plimsoll::machine::{self, Observer, View};
 
 use crate::device_options::DeviceOptions;
+use crate::exit_code::ExitCode;
 use crate::failure::{OrUsage, Result};
 use crate::output;
 

@@ -1,7 +1,6 @@
 //! `plimsoll doctor`: the working, missing and broken parts of this machine.
 
 use std::ffi::OsString;
-use std::process::ExitCode;
 
 use clap::Args;
 use plimsoll::Options;
@@ -11,6 +10,7 @@ use plimsoll::share::doctor::{Check, State, examine, measure};
 use plimsoll::share::enforce::Places;
 use serde::Serialize;
 
+use crate::exit_code::ExitCode;
 use crate::failure::Result;
 use crate::output;
 

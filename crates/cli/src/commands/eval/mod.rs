@@ -3,7 +3,6 @@
 mod planned;
 
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 use clap::Args;
 use plimsoll::signature::BoundPlan;
@@ -15,6 +14,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::device_options::DeviceOptions;
+use crate::exit_code::ExitCode;
 use crate::failure::{Failure, Result, wrong_use};
 use crate::models::{Calls, Fetch, Models, Opened, Wanted};
 use crate::stop::{AtOnce, TimeoutArgs};

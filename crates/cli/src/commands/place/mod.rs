@@ -3,13 +3,13 @@
 mod table;
 
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use clap::Args;
 use plimsoll::{Devices, Session, Signature};
 use serde::Serialize;
 
 use crate::device_options::DeviceOptions;
+use crate::exit_code::ExitCode;
 use crate::failure::{Result, wrong_use};
 use crate::names::{Sized, tags};
 use crate::requests::{AskedArgs, Requested, Requests, requests};

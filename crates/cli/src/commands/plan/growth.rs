@@ -1,12 +1,12 @@
 //! The peaks of a model for every N.
 
 use std::path::Path;
-use std::process::ExitCode;
 
 use plimsoll::signature::{Growth, SignatureInN, node_of, shape_in_n};
 use plimsoll::{Devices, Signature, page};
 use serde::Serialize;
 
+use crate::exit_code::ExitCode;
 use crate::failure::{Result, wrong_use};
 use crate::models::Opened;
 use crate::output;

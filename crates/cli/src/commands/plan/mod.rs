@@ -5,7 +5,6 @@ mod growth;
 use std::fmt;
 use std::io::Write;
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use clap::Args;
 use plimsoll::fit::CurvePoint;
@@ -15,6 +14,7 @@ use plimsoll::{Bytes, Certainty, DevicePlan, Devices, Error, Footprint, Joint, N
 use serde::Serialize;
 
 use crate::device_options::DeviceOptions;
+use crate::exit_code::ExitCode;
 use crate::failure::{Result, wrong_use};
 use crate::names::Sized;
 use crate::requests::{AskedArgs, Requested, Requests, requests};

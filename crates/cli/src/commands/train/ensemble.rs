@@ -1,7 +1,6 @@
 //! `plimsoll train --ensemble N`: several networks with seeds of their own, each a process.
 
 use std::ffi::OsString;
-use std::process::ExitCode;
 
 use plimsoll::machine::environment;
 use plimsoll::share::Cards;
@@ -13,6 +12,7 @@ use serde::Serialize;
 
 use super::TrainArgs;
 use crate::commands::sweep::with_progress;
+use crate::exit_code::ExitCode;
 use crate::failure::Result;
 use crate::{output, process, show};
 

@@ -6,7 +6,6 @@ mod network;
 mod report;
 
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -19,6 +18,7 @@ use plimsoll_train::model::{Model, OptimizerKind};
 use plimsoll_train::{Evaluation, Every, Saver, Step, Trainer};
 
 use crate::device_options::{DeviceOptions, duration};
+use crate::exit_code::ExitCode;
 use crate::failure::Result;
 use crate::peaks::DevicePeaks;
 use crate::progress::Progress;
