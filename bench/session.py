@@ -110,8 +110,9 @@ def wheel():
     sys.path.insert(0, str(ROOT / "python" / "backend"))
     import plimsoll_build
 
-    module, program = ROOT / "python" / "plimsoll" / plimsoll_build.MODULE, plimsoll_build._target() / "release" / "plimsoll"
-    if not module.is_file() or not program.is_file():
+    module, release = ROOT / "python" / "plimsoll" / plimsoll_build.MODULE, plimsoll_build._target() / "release"
+    program = release / plimsoll_build.LAUNCHER
+    if not all(file.is_file() for file in (module, program, release / "libplimsoll_shim.so")):
         return None
     os.environ.update(PLIMSOLL_NATIVE=str(module), PLIMSOLL_BINARY=str(program))
     with tempfile.TemporaryDirectory() as folder:
@@ -139,7 +140,7 @@ def main():
     text = f"Written by `{' '.join(['python bench/session.py', *sys.argv[1:]])}`, load when it began {load:.1f}; the least of {args.rounds} processes.\n\n"
     text += "\n".join(lines) + "\n"
     if size is not None:
-        text += f"\nThe wheel, with the program and the native module: {size:.1f} MiB.\n"
+        text += f"\nThe wheel, with the native module, the program and the shim: {size:.1f} MiB.\n"
     print(text)
     if args.write:
         PAGE.write_text(PAGE.read_text().split(f"\n{HEAD}")[0].rstrip("\n") + f"\n\n{HEAD}\n{text}")

@@ -1,8 +1,9 @@
 """Builds the package (PEP 517 and 660) with the standard library alone, so that `pip install ./python` needs no network.
 
-In a checkout with cargo, the native module (`native/`, sessions) and the program `plimsoll` are built and go into the wheel, the program
-with the shim beside it. PLIMSOLL_BINARY and PLIMSOLL_NATIVE name other ones, or none where they are empty. A wheel with the program is
-for this platform only, and one with the native module for Python 3.11 and later.
+In a checkout with cargo, the native module (`native/`: sessions, and the code of the program `plimsoll`) and a launcher of its code are
+built and go into the wheel, the launcher as the program, with the shim beside it. Where there is no module, or it cannot be opened without
+an interpreter, the program is a whole one. PLIMSOLL_BINARY and PLIMSOLL_NATIVE name other ones, or none where they are empty. A wheel with
+the program is for this platform only, and one with the native module for Python 3.11 and later.
 """
 
 import base64
@@ -18,10 +19,13 @@ import tarfile
 import zipfile
 from pathlib import Path
 
+from weak_symbols import weaken
+
 ROOT = Path(__file__).resolve().parent.parent
 VERSION = re.search(r'^__version__ = "(.+)"$', (ROOT / "plimsoll" / "__init__.py").read_text(), re.M).group(1)
 NAME = f"plimsoll-{VERSION}"
 MODULE = "_native.abi3.so"
+LAUNCHER = "plimsoll-launcher"
 METADATA = f"""\
 Metadata-Version: 2.1
 Name: plimsoll
@@ -41,9 +45,12 @@ Description-Content-Type: text/markdown
 
 def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
     files = {str(path.relative_to(ROOT)): path.read_bytes() for path in _sources()}
-    program, native = _program(), _native()
-    if native is not None:
-        files[f"plimsoll/{MODULE}"] = native.read_bytes()
+    native = _native()
+    module = None if native is None else native.read_bytes()
+    launched = None if module is None else weaken(module)
+    program = _program(None if launched is None else native.with_name(LAUNCHER))
+    if module is not None:
+        files[f"plimsoll/{MODULE}"] = launched or module
     if program is not None:
         files[f"{NAME}.data/scripts/plimsoll"] = program.read_bytes()
         shim = program.with_name("libplimsoll_shim.so")
@@ -62,7 +69,8 @@ def build_editable(wheel_directory, config_settings=None, metadata_directory=Non
 
 def build_sdist(sdist_directory, config_settings=None):
     name = f"{NAME}.tar.gz"
-    files = {str(path.relative_to(ROOT)): path.read_bytes() for path in [*_sources(), Path(__file__).resolve()]}
+    backend = sorted(Path(__file__).resolve().parent.glob("*.py"))
+    files = {str(path.relative_to(ROOT)): path.read_bytes() for path in [*_sources(), *backend]}
     for extra in ("pyproject.toml", "README.md"):
         files[extra] = (ROOT / extra).read_bytes()
     files["PKG-INFO"] = _metadata()
@@ -91,15 +99,16 @@ def build_native(built=None):
     return place
 
 
-def _program():
+def _program(launcher):
     named = os.environ.get("PLIMSOLL_BINARY")
     if named is not None:
         return Path(named) if named else None
     if not (ROOT.parent / "Cargo.toml").is_file():
         return None
-    built = _target() / "release" / "plimsoll"
+    launcher = launcher if launcher is not None and launcher.is_file() else None
+    built = launcher or _target() / "release" / "plimsoll"
     if shutil.which("cargo"):  # it knows whether what is built is old
-        _cargo(ROOT.parent / "Cargo.toml", "-p", "plimsoll-cli", "-p", "plimsoll-shim")
+        _cargo(ROOT.parent / "Cargo.toml", "-p", "plimsoll-shim", *([] if launcher else ["-p", "plimsoll-cli"]))
     return built if built.is_file() else None
 
 
@@ -121,7 +130,9 @@ def _target():
 
 def _cargo(manifest, *packages):
     command = ["cargo", "build", "--release", "--manifest-path", str(manifest), *packages]
-    subprocess.run(command, check=True, env={**os.environ, "CARGO_TARGET_DIR": str(_target())})
+    # A module takes the interpreter's symbols from the process that opens it. Linked to one libpython, it is for that interpreter alone.
+    of_a_module = {"PYO3_BUILD_EXTENSION_MODULE": "1"}
+    subprocess.run(command, check=True, env={**os.environ, "CARGO_TARGET_DIR": str(_target()), **of_a_module})
 
 
 def _metadata():

@@ -183,8 +183,10 @@ def test_a_sweep_on_ray(tmp_path, machine):
     source = tmp_path / "sweep.py"
     source.write_text(SWEEP)
     environment = {**os.environ, "PYTHONPATH": str(PACKAGE), "PLIMSOLL_BINARY": plimsoll.binary()}
-    # Beside another interpreter it would take that one.
-    program = shutil.copy(plimsoll.binary(), tmp_path / "plimsoll")
+    # Beside another interpreter it would take that one. The package is what the program of a wheel needs.
+    (tmp_path / "bin").mkdir()
+    program = shutil.copy(plimsoll.binary(), tmp_path / "bin")
+    (tmp_path / "plimsoll").symlink_to(PACKAGE / "plimsoll")
     command = [sys.executable, str(source), str(tmp_path), str(program)]
     done = subprocess.run(command, capture_output=True, text=True, env=environment)
     assert done.returncode == 1, done.stderr[-4000:]  # one of them fails

@@ -8,6 +8,7 @@ mod devices;
 mod errors;
 mod plan;
 mod process;
+mod program;
 mod session;
 mod tensor;
 
