@@ -6,14 +6,16 @@
 #![forbid(unsafe_code)]
 
 pub mod config;
+mod description;
 mod divide;
 mod options;
 mod physical;
 mod spec;
 
+pub use description::{DescribedCard, MachineDescription, Processor};
 pub use divide::{
     AllocatorKind, AllocatorOptions, Card, Division, LeftOut, Link, LogicalDevice, PinnedHost, Reserve, leaves_cards_out, resolve, seen,
     system_memory, visible_device_list,
 };
 pub use options::{Environment, GpuConfig, MemoryLimit, Options, PlacementMode, VirtualDevices};
-pub use physical::{ComputeCapability, PhysicalDevice, Simulation};
+pub use physical::{ComputeCapability, PhysicalDevice, Simulation, stream_priorities};

@@ -8,7 +8,8 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use plimsoll::costs::Costs;
 use plimsoll::formats::read_config;
-use plimsoll::{Options, PlacementMode, config, model};
+use plimsoll::machine::MachineDescription;
+use plimsoll::{Error, Options, PlacementMode, config, model};
 
 use crate::failure::{Failure, OrUsage, Result, wrong_use};
 
@@ -72,6 +73,10 @@ pub struct DeviceOptions {
     /// Simulated GPUs, as 2x4GiB; with ,speed=FACTOR they are timed on a virtual clock
     #[arg(long, value_name = "SPEC")]
     pub sim_gpus: Option<String>,
+    /// Plan for the machine that a file describes, which need not be here, in place of this one: `devices --describe FILE` writes it
+    /// there. For plan and place
+    #[arg(long, value_name = "FILE")]
+    pub devices: Option<PathBuf>,
     /// Whether what is computed from variables and constants alone is computed once; an option of some commands.
     #[arg(skip)]
     pub freeze: bool,
@@ -101,8 +106,33 @@ impl DeviceOptions {
     /// The options: those of a recorded case's ConfigProto, then those of `--config`, then the flags; the later overrides.
     ///
     /// # Errors
-    /// Wrong use: values that make no sense, files that cannot be read, and options that are not built yet.
+    /// Wrong use: values that make no sense, files that cannot be read, and `--devices`, for commands that need the machine.
     pub fn resolve(&self, case_config: Option<&Path>) -> Result<Options> {
+        if let Some(path) = &self.devices {
+            let message =
+                format!("--devices {}: the machine that it describes is not here, and this command does more than plan", path.display());
+            let remedy = "use plan or place, or leave the option out";
+            return Err(Failure::usage(Error::invalid_argument(message).with_remedy(remedy)));
+        }
+        self.resolve_for_any_machine(case_config)
+    }
+
+    /// The machine that `--devices` describes.
+    ///
+    /// # Errors
+    /// Wrong use for a file that cannot be read, and for one that describes no machine.
+    pub fn described(&self) -> Result<Option<MachineDescription>> {
+        let Some(path) = &self.devices else { return Ok(None) };
+        let json = model::read_file(path).or_usage()?;
+        let machine = MachineDescription::from_json(&json).map_err(|error| Failure::usage(error.context(path.display())))?;
+        Ok(Some(machine))
+    }
+
+    /// As [`DeviceOptions::resolve`], for commands that take a machine that is not here.
+    ///
+    /// # Errors
+    /// As [`DeviceOptions::resolve`], but for `--devices`.
+    pub fn resolve_for_any_machine(&self, case_config: Option<&Path>) -> Result<Options> {
         let mut options = Options::new();
         for path in case_config.into_iter().chain(self.config.as_deref()) {
             let bytes = model::read_file(path).or_usage()?;

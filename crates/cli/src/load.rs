@@ -4,7 +4,7 @@ use std::path::Path;
 
 use plimsoll::model::{self, SavedGraph, Tags};
 use plimsoll::recorded::{Case, Replay};
-use plimsoll::{Code, Devices, Footprint, Options, Placed, Session, Signature};
+use plimsoll::{Code, Devices, Error, Footprint, Options, Placed, Session, Signature};
 
 use crate::device_options::DeviceOptions;
 use crate::failure::{Failure, OrUsage, Result};
@@ -13,6 +13,15 @@ use crate::{names, output};
 /// Opens the devices that the command line asks for.
 pub fn devices(options: &DeviceOptions) -> Result<Devices> {
     open(&options.resolve(None)?, options)
+}
+
+/// Opens the devices to plan for: those of the machine that `--devices` describes, else of this one.
+pub fn devices_to_plan_for(options: &DeviceOptions) -> Result<Devices> {
+    let resolved = options.resolve_for_any_machine(None)?;
+    match options.described()? {
+        Some(machine) => said(logged(Devices::described(&resolved, &machine).map_err(at_fault)?, options)),
+        None => open(&resolved, options),
+    }
 }
 
 /// A session for a model, with nothing run. A file that is not there or of another kind is wrong use, one that makes no sense a
@@ -47,7 +56,11 @@ pub fn place(devices: &Devices, label: &str, session: &Session, runs: &[Signatur
 /// to standard error which GPU is on which card, where there are cards, and which options had no effect. `given` is where `options`
 /// come from.
 pub fn open(options: &Options, given: &DeviceOptions) -> Result<Devices> {
-    let devices = open_quietly(options, given)?;
+    open_quietly(options, given).and_then(said)
+}
+
+/// Writes what there is to say about devices.
+fn said(devices: Devices) -> Result<Devices> {
     devices.start_log().iter().for_each(output::note);
     let notes = devices.division().map_or(&[][..], |division| &division.notes);
     let obstacle = devices.division().and_then(|division| division.obstacle.as_ref());
@@ -57,15 +70,24 @@ pub fn open(options: &Options, given: &DeviceOptions) -> Result<Devices> {
 
 /// As [`open`], and nothing is written.
 pub fn open_quietly(options: &Options, given: &DeviceOptions) -> Result<Devices> {
-    let devices = Devices::open(options).map_err(|error| match error.code() {
+    Ok(logged(Devices::open(options).map_err(at_fault)?, given))
+}
+
+/// Wrong use where the options are at fault.
+fn at_fault(error: Error) -> Failure {
+    match error.code() {
         Code::InvalidArgument | Code::NotFound | Code::Unimplemented | Code::Unknown => Failure::usage(error),
         _ => Failure::from(error),
-    })?;
-    if options.log_placement {
+    }
+}
+
+/// The devices, which write the placements of sessions if that is asked for.
+fn logged(devices: Devices, given: &DeviceOptions) -> Devices {
+    if devices.options().log_placement {
         output::note(devices.device_mapping());
     }
     let is_json = given.json;
-    Ok(devices.with_placement_log(move |log| {
+    devices.with_placement_log(move |log| {
         log.notes.iter().for_each(output::note);
         let lines = log.lines.join("\n");
         match is_json {
@@ -73,7 +95,7 @@ pub fn open_quietly(options: &Options, given: &DeviceOptions) -> Result<Devices>
             true => output::note(lines),
             false => output::print(lines),
         }
-    }))
+    })
 }
 
 /// Whether the command line makes sense by itself; the rest of a recorded case's ConfigProto is checked when it is opened.

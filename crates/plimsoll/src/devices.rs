@@ -6,8 +6,8 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use plimsoll_base::Result;
-use plimsoll_cards::Division;
 use plimsoll_cards::config::DeviceConfig;
+use plimsoll_cards::{Division, MachineDescription};
 use plimsoll_graph::id::Id;
 use plimsoll_graph::{Graph, GraphDef, Node};
 use plimsoll_ops::{GraphBuilder, Registry};
@@ -73,6 +73,25 @@ impl Devices {
     /// INVALID_ARGUMENT naming option and value for options that make no sense; UNIMPLEMENTED for those of later work.
     pub fn open(options: &Options) -> Result<Devices> {
         plimsoll_runtime::Devices::open_in(options, &machine::environment()).map(Devices::from)
+    }
+
+    /// The devices that the options make of a machine that is not here, to plan for it: plans, placements and their texts are those of
+    /// [`Devices::open`] there. Nothing runs on them (FAILED_PRECONDITION). No variable of this process counts.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT naming option and value for options that make no sense for that machine, and for simulated cards beside it.
+    /// FAILED_PRECONDITION for a GPU on a real card that was not opened when the machine was described.
+    pub fn described(options: &Options, machine: &MachineDescription) -> Result<Devices> {
+        plimsoll_runtime::Devices::described(options, machine).map(Devices::from)
+    }
+
+    /// This machine, for [`Devices::described`] elsewhere: its processor, and its cards, whichever of them this process may see. The
+    /// cards are the simulated ones of the options or of PLIMSOLL_SIM_GPUS, else those of NVIDIA's driver, which are opened.
+    ///
+    /// # Errors
+    /// As [`Devices::open`].
+    pub fn describe(options: &Options) -> Result<MachineDescription> {
+        plimsoll_runtime::Devices::describe(options, &machine::environment())
     }
 
     /// How [`Devices::open`] would divide this machine. No device is opened, and nothing is reserved.

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use plimsoll_base::{Bytes, Error, Result};
 use plimsoll_cards::config::{find_device, get_memory_info, reset_memory_stats};
-use plimsoll_cards::{Division, Environment, LogicalDevice, Options, PhysicalDevice};
-use plimsoll_device::{Costs, Device, DeviceKind, DeviceSpec, InstructionSet, Library};
+use plimsoll_cards::{Division, Environment, MachineDescription, Options, PhysicalDevice};
+use plimsoll_device::{Costs, Device, DeviceSpec, Library};
 use plimsoll_device_cpu::{CpuDevice, CpuPool};
 use plimsoll_kernels::CpuKernels;
 
@@ -66,20 +66,39 @@ impl Devices {
     /// RESOURCE_EXHAUSTED where a card has no room, with the holders.
     pub fn open_in(options: &Options, environment: &Environment) -> Result<Devices> {
         let found = Found::look(options, environment)?;
-        let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
-        let threads = options.threads_in(environment, cores)?;
+        let processor = crate::cards::processor();
+        let threads = options.threads_in(environment, processor.cores)?;
         let pool = CpuPool::with_inter_op(threads, options.queues_in(environment))?;
         let asking = Arc::default();
         let (division, gpus) = crate::cards::open(found, options, environment, &asking)?;
-        let spec = |cpu: &LogicalDevice| DeviceSpec {
-            machine: plimsoll_memory::physical_memory(),
-            caches: plimsoll_device_cpu::caches(),
-            ..DeviceSpec::cpu(cpu.index(), cpu.memory_limit, threads as u32, InstructionSet::detect())
-        };
-        let cpus = division.of(DeviceKind::Cpu).map(spec);
+        let cpus = crate::cards::processors(&division, &processor, threads).into_iter();
         let cpus = cpus.map(|spec| Arc::new(CpuDevice::new(spec, pool.clone(), Arc::new(CpuKernels))) as Arc<dyn Device>);
         let devices = cpus.chain(gpus).collect();
         Devices::of(devices, options, Some(division), asking)
+    }
+
+    /// The devices that the options make of a machine that is not here: as [`Devices::open_in`] there, with no variable set. Plans are
+    /// made for them as for others, and are those of that machine. They have no memory, and run nothing: FAILED_PRECONDITION.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT naming option and value for options that make no sense for that machine, and for simulated cards beside it.
+    /// FAILED_PRECONDITION for a GPU on a real card that was not opened when the machine was described.
+    pub fn described(options: &Options, machine: &MachineDescription) -> Result<Devices> {
+        if let Some(cards) = &options.sim_gpus {
+            let message = format!("--sim-gpus {cards}: a described machine has the cards that its description says");
+            return Err(Error::invalid_argument(message).with_remedy("describe a machine with these cards"));
+        }
+        let (division, devices) = crate::cards::described(machine, options)?;
+        Devices::of(devices, options, Some(division), Arc::default())
+    }
+
+    /// This machine, as another one needs to know it to plan for it. Of the options, those of simulated cards count. Cards are opened,
+    /// which says what of them programs cannot have; what other programs hold of real cards is not available on the described ones.
+    ///
+    /// # Errors
+    /// As [`Devices::open_in`].
+    pub fn describe(options: &Options, environment: &Environment) -> Result<MachineDescription> {
+        crate::cards::describe(options, environment)
     }
 
     /// The division that [`Devices::open_in`] would make of this machine. No device is opened, and nothing is reserved: the bytes that

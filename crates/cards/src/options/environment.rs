@@ -36,6 +36,15 @@ impl Environment {
         Environment::default()
     }
 
+    /// Of these variables, those that say which cards a machine has and where its libraries are. The others choose and divide for one
+    /// program.
+    #[must_use]
+    pub fn of_the_machine(&self) -> Environment {
+        let finds =
+            |name: &str| Environment::FOLDERS.contains(&name) || (name.starts_with("PLIMSOLL_") && Environment::NAMES.contains(&name));
+        Environment(self.0.iter().filter(|(name, _)| finds(name)).map(|(name, value)| (name.clone(), value.clone())).collect())
+    }
+
     /// Sets a variable.
     pub fn with(mut self, name: &str, value: &str) -> Environment {
         self.0.insert(name.into(), value.into());

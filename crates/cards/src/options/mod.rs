@@ -16,6 +16,7 @@ use plimsoll_device::{Costs, DeviceKind};
 
 pub use environment::Environment;
 pub use gpu::{GpuConfig, VirtualDevices};
+pub(crate) use resolve::MOST;
 
 /// How nodes come to devices.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

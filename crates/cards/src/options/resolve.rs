@@ -7,7 +7,7 @@ use super::{Environment, Options};
 use crate::{PhysicalDevice, resolve};
 
 /// More threads or CPU devices than this are taken for a mistake.
-pub(super) const MOST: i32 = 4096;
+pub(crate) const MOST: i32 = 4096;
 
 impl Options {
     /// How many threads compute at the same time: as [`Options::threads_in`] without variables, 0 being every core.

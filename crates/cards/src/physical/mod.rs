@@ -8,6 +8,8 @@ use std::ops::RangeInclusive;
 
 use plimsoll_base::{Bytes, Error, Result};
 
+pub(crate) use simulated::{MOST_BYTES, MOST_CARDS};
+
 /// A compute capability, major and minor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ComputeCapability(pub u32, pub u32);
@@ -28,6 +30,11 @@ impl std::fmt::Display for ComputeCapability {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}.{}", self.0, self.1)
     }
+}
+
+/// The priorities that streams of cards have.
+pub fn stream_priorities(capability: ComputeCapability) -> RangeInclusive<i32> {
+    if capability.0 < 6 { -1..=0 } else { -5..=0 }
 }
 
 /// A card as it was found, before anything is decided about it.

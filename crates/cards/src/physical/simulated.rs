@@ -8,10 +8,10 @@ use super::models::{self, Model};
 use super::{ComputeCapability, PhysicalDevice, Simulation};
 
 /// More cards than this are taken for a mistake.
-const MOST_CARDS: usize = 64;
+pub(crate) const MOST_CARDS: usize = 64;
 
 /// More memory than this is taken for a mistake.
-const MOST_BYTES: Bytes = Bytes(1 << 50);
+pub(crate) const MOST_BYTES: Bytes = Bytes(1 << 50);
 
 /// Bytes a second that sixteen lanes of PCI Express 3.0 carry in practice.
 const LINK: f64 = 12e9;
@@ -161,7 +161,7 @@ fn card(group: &Group, ordinal: u32, first: u32) -> PhysicalDevice {
         available: group.total,
         overhead: group.overhead,
         numa_node: group.numa_node,
-        stream_priorities: if capability.0 < 6 { -1..=0 } else { -5..=0 },
+        stream_priorities: super::stream_priorities(capability),
         unified_memory: true,
         peers: if group.peers { (first..group_end).filter(|&other| other != ordinal).collect() } else { Vec::new() },
         leased: false,

@@ -2,6 +2,7 @@
 
 mod cards;
 mod copies;
+mod described;
 mod documents;
 mod drawings;
 mod evaluation;

@@ -433,3 +433,35 @@ fn programs_outside_of_the_ledger_are_left_what_they_use() {
     drop(other);
     assert_eq!(plimsoll(&machine, "bench mlp_sgd_ref --runs 2 --memory-fraction 0.5").code, 0);
 }
+
+#[test]
+fn plans_are_made_for_a_card_that_a_file_describes() {
+    let Some(machine) = Machine::new("cli-described", &[4096, 1024]) else { return };
+    machine.gpus.set_context(0, 99 * MIB + 1).unwrap();
+    let file = machine.folder().join("machine.json").display().to_string();
+    let describe = || {
+        let said = plimsoll(&machine, &format!("devices --describe {file}"));
+        assert_eq!((said.code, machine.used(0)), (0, 0), "{}", said.err);
+    };
+    let plan = |options: &str| {
+        let model = "plan mlp_sgd_ref/graph.pb --fetch loss:0 --target train --feed-shape x=12x6 --feed-shape y=12 --json";
+        plimsoll(&machine, &format!("{model} {options}"))
+    };
+    describe();
+    for options in ["", "--memory-limit GPU:0=200MiB+200MiB", "--visible-devices 1", "--placement auto --memory-fraction 0.2"] {
+        let (here, there) = (plan(options), plan(&format!("{options} --devices {file}")));
+        assert!(here.code == 0 && here.out.contains("GPU:0"), "{options}: {}", here.err);
+        assert_eq!((&here.out, &here.err), (&there.out, &there.err), "{options}");
+    }
+    // What a context takes is in the file, or no plan is made.
+    let text = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, text.replace("\"granularity_bytes\": 2097152", "\"granularity_bytes\": null")).unwrap();
+    let said = plan(&format!("--devices {file}"));
+    assert!(said.code == 1 && said.err.contains("was not opened when the machine was described"), "{}", said.err);
+    // A card that programs cannot use is described as such.
+    machine.gpus.set_mig(1, true).unwrap();
+    describe();
+    let (here, there) = (plan(""), plan(&format!("--devices {file}")));
+    assert!(here.code == 0 && here.err.contains("it is divided (MIG)"), "{}", here.err);
+    assert_eq!((&here.out, &here.err), (&there.out, &there.err));
+}

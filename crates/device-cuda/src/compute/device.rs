@@ -28,10 +28,9 @@ pub struct CudaDevice {
 }
 
 impl CudaDevice {
-    /// What of a specification is the card's to say. The device takes a piece of the card's memory for itself
-    /// ([`CudaCard::granularity`]): its overhead is at least that.
-    pub fn spec(card: &CudaCard, spec: DeviceSpec) -> DeviceSpec {
-        let granularity = card.granularity();
+    /// What of a specification is the card's to say, which has that granularity ([`CudaCard::granularity`]). The device takes a piece
+    /// of the card's memory for itself: its overhead is at least that.
+    pub fn spec(granularity: u64, spec: DeviceSpec) -> DeviceSpec {
         let overhead = spec.overhead.max(Bytes(granularity));
         DeviceSpec { overhead, granularity, alignment: ALIGNMENT, threads: 1, ..spec }
     }

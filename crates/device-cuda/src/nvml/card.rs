@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::fs;
 
 use plimsoll_base::Bytes;
-use plimsoll_cards::{ComputeCapability, PhysicalDevice};
+use plimsoll_cards::{ComputeCapability, PhysicalDevice, stream_priorities};
 
 use super::calls::PciAddress;
 use super::raw::{Handle, Trouble, Utilization};
@@ -62,7 +62,7 @@ pub(super) fn look(nvml: &Nvml, ordinal: u32, pci: PciAddress, card: Handle) -> 
         available: memory.map_or(Bytes::ZERO, |memory| memory.free),
         overhead: Bytes::ZERO,
         numa_node: numa_node(&pci_bus_id),
-        stream_priorities: if capability.0 < 6 { -1..=0 } else { -5..=0 },
+        stream_priorities: stream_priorities(capability),
         unified_memory: true,
         peers: Vec::new(),
         leased: false,

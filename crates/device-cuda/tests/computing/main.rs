@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use plimsoll_base::{Bytes, Code, Result};
 use plimsoll_device::conformance::run_all;
 use plimsoll_device::{CardPart, Device, DeviceName, DeviceSpec};
-use plimsoll_device_cuda::{CudaDevice, CudaLibrary, any_card};
+use plimsoll_device_cuda::{CudaCard, CudaDevice, CudaLibrary, any_card};
 use plimsoll_memory::{Denied, Ledger, Upstream};
 use plimsoll_mock_driver as mock;
 
@@ -101,10 +101,10 @@ fn bytes_go_back_to_others_after_the_card_has_them() {
     let Some(cards) = Cards::new("after", &[64]) else { return };
     cards.machine.gpus.set_context(0, 3 << 20).unwrap();
     let seen: Arc<Mutex<Vec<u64>>> = Arc::default();
-    let open = |card: &Arc<_>, overhead: u64| {
+    let open = |card: &Arc<CudaCard>, overhead: u64| {
         let part = CardPart { card: 0, priority: 0, modelled: None };
         let spec = DeviceSpec { name: DeviceName::local("GPU", 0), overhead: Bytes(overhead), card: Some(part), ..any_card() };
-        let spec = CudaDevice::spec(card, spec);
+        let spec = CudaDevice::spec(card.granularity(), spec);
         let gpus = mock::Machine::open(cards.machine.folder()).unwrap();
         let ledger = Ledger::with_upstream("GPU:0", Some(Bytes(48 << 20)), Behind { gpus, seen: seen.clone() });
         CudaDevice::on(card, spec, ledger, Arc::new(CudaLibrary))

@@ -38,7 +38,7 @@ impl Cards {
         let number = if self.is_one { 0 } else { index };
         let part = CardPart { card: number, priority: -(index as i32), modelled: None };
         let spec = DeviceSpec { name: DeviceName::local("GPU", index), memory_limit: line, card: Some(part), ..any_card() };
-        let spec = CudaDevice::spec(card, spec);
+        let spec = CudaDevice::spec(card.granularity(), spec);
         let ledger = Ledger::new(spec.name.to_string(), spec.memory_limit);
         CudaDevice::on(card, spec, ledger, library)
     }

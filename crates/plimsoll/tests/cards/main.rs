@@ -42,7 +42,7 @@ impl Rig {
         let cpu = CpuDevice::new(cpu, CpuPool::new(2).unwrap(), Arc::new(CpuKernels));
         let part = CardPart { card: 0, priority: 0, modelled: None };
         let spec = DeviceSpec { memory_limit: Some(Bytes(2 << 30)), card: Some(part), ..any_card() };
-        let spec = CudaDevice::spec(&self.card, spec);
+        let spec = CudaDevice::spec(self.card.granularity(), spec);
         let ledger = Ledger::new(spec.name.to_string(), spec.memory_limit);
         let gpu = CudaDevice::on(&self.card, spec, ledger, Arc::new(CudaLibrary)).unwrap();
         let devices = vec![Arc::new(cpu) as Arc<dyn Device>, Arc::new(gpu)];

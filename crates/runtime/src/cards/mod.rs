@@ -1,5 +1,6 @@
 //! The cards of a program: found and divided, then opened as a member of the machine's ledger, with a device for each part of a card.
 
+mod described;
 mod found;
 mod nvidia;
 mod seat;
@@ -8,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use plimsoll_base::{Bytes, Code, Error, Result};
-use plimsoll_cards::{Division, Environment, LogicalDevice, Options, PhysicalDevice, Reserve, resolve};
+use plimsoll_cards::{Division, Environment, LogicalDevice, Options, PhysicalDevice, Processor, Reserve, resolve};
 use plimsoll_device::{Device, DeviceKind, DeviceSpec, InstructionSet};
 use plimsoll_device_cuda::{CudaCard, CudaDevice, CudaLibrary};
 use plimsoll_device_sim::{Compute, SimDevice};
@@ -17,9 +18,30 @@ use plimsoll_machine::{CardInfo, CardUpstream, Machine, StateDir};
 use plimsoll_memory::Ledger;
 
 use crate::cancellation::Asking;
+pub(crate) use described::{describe, described};
 pub(crate) use found::Found;
 use nvidia::{Contexts, Nvidia};
 use seat::Seat;
+
+/// The processor of this machine.
+pub(crate) fn processor() -> Processor {
+    Processor {
+        instructions: InstructionSet::detect(),
+        cores: std::thread::available_parallelism().map_or(1, |cores| cores.get()),
+        caches: plimsoll_device_cpu::caches(),
+        memory: plimsoll_memory::physical_memory(),
+    }
+}
+
+/// The logical devices of a processor that computes with so many threads.
+pub(crate) fn processors(division: &Division, processor: &Processor, threads: usize) -> Vec<DeviceSpec> {
+    let spec = |cpu: &LogicalDevice| DeviceSpec {
+        machine: processor.memory,
+        caches: processor.caches,
+        ..DeviceSpec::cpu(cpu.index(), cpu.memory_limit, threads as u32, processor.instructions)
+    };
+    division.of(DeviceKind::Cpu).map(spec).collect()
+}
 
 /// Memory that grows is reserved on the card in steps of this many bytes.
 const STEP: Bytes = Bytes(2 << 20);
@@ -179,7 +201,7 @@ fn device(gpu: &LogicalDevice, card: usize, board: &Board, seat: &Seat, asking: 
     let instructions = InstructionSet::detect();
     let spec = match board {
         Board::Simulated(_) => gpu.simulated_spec(instructions),
-        Board::Nvidia(card) => CudaDevice::spec(card, gpu.real_spec(instructions)),
+        Board::Nvidia(card) => CudaDevice::spec(card.granularity(), gpu.real_spec(instructions)),
     };
     let ledger = Ledger::with_upstream(spec.name.to_string(), spec.memory_limit, upstream(gpu, card, &spec, seat, asking));
     Ok(match board {

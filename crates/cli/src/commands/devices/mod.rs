@@ -9,6 +9,7 @@ mod watch;
 use std::path::PathBuf;
 
 use clap::Args;
+use plimsoll::Devices;
 use plimsoll::machine::{self, Observer, View};
 
 use crate::device_options::DeviceOptions;
@@ -28,11 +29,19 @@ pub struct DevicesArgs {
     /// Write a page to look at: who holds what of which card, and who waits
     #[arg(long, value_name = "FILE", conflicts_with = "watch")]
     html: Option<PathBuf>,
+    /// Write what plans need to know of this machine, its processor and its cards, whichever are seen: for `plan --devices FILE` and
+    /// `place --devices FILE` on another machine
+    #[arg(long, value_name = "FILE", conflicts_with = "watch")]
+    describe: Option<PathBuf>,
 }
 
 /// Lists.
 pub fn run(args: DevicesArgs, options: &DeviceOptions, json: bool) -> Result<ExitCode> {
-    let observer = Observer::open(&options.resolve(None)?, &machine::environment()).or_usage()?;
+    let resolved = options.resolve(None)?;
+    let observer = Observer::open(&resolved, &machine::environment()).or_usage()?;
+    if let Some(path) = &args.describe {
+        output::file(path, &Devices::describe(&resolved)?.to_json()?)?;
+    }
     let text = |view: &View| if json { document::of(view) } else { table::of(view, args.verbose) };
     match args.watch {
         None => {

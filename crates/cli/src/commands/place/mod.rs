@@ -49,7 +49,7 @@ struct Entry {
 
 /// Places.
 pub fn run(args: PlaceArgs, options: &DeviceOptions, json: bool) -> Result<ExitCode> {
-    let devices = load::devices(options)?;
+    let devices = load::devices_to_plan_for(options)?;
     if devices.options().place_pruned_graph {
         return wrong_use(
             "place_pruned_graph: it depends on the fetches and targets of a run, which plan and eval have: see `plimsoll plan --json`",

@@ -73,7 +73,7 @@ pub fn run(args: PlanArgs, options: &DeviceOptions, json: bool) -> Result<ExitCo
     if after.is_some() && json {
         return Err(Error::invalid_argument("--after prints text, and --json one document").into());
     }
-    let devices = load::devices(options)?;
+    let devices = load::devices_to_plan_for(options)?;
     let requests = requests(&devices, &args.models, &args.asked)?;
     if let ([model], [Requested { init, signature: Sized::InN(signature) }]) = (requests.models.all(), &requests.all[..]) {
         if args.output.is_some() || after.is_some() || args.curve {

@@ -1,0 +1,149 @@
+//! Devices of a machine that is not here: plans are made for them, and nothing runs on them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use plimsoll_base::{Bytes, Error, Result};
+use plimsoll_cards::{DescribedCard, Division, Environment, LogicalDevice, MachineDescription, Options, PhysicalDevice, resolve};
+use plimsoll_device::{Device, DeviceKind, DeviceSpec, Executable, Library, Program, Run, Usage};
+use plimsoll_device_cuda::{CudaDevice, CudaLibrary};
+use plimsoll_kernels::CpuKernels;
+use plimsoll_memory::{Block, Ledger, Loan};
+
+use crate::Devices;
+
+/// A logical device that a file describes.
+struct DescribedDevice {
+    spec: DeviceSpec,
+    library: Box<dyn Library>,
+    ledger: Arc<Ledger>,
+}
+
+impl DescribedDevice {
+    fn with(spec: DeviceSpec, library: impl Library + 'static) -> Arc<dyn Device> {
+        let ledger = Ledger::new(spec.name.to_string(), spec.memory_limit);
+        Arc::new(DescribedDevice { spec, library: Box::new(library), ledger })
+    }
+
+    fn absent(&self, what: &str) -> Error {
+        Error::failed_precondition(format!("a file describes the device, which is not here: {what}"))
+            .on_device(self.spec.name.to_string())
+            .with_remedy("plan and place here, and run on the machine that is described")
+    }
+}
+
+impl Device for DescribedDevice {
+    fn spec(&self) -> &DeviceSpec {
+        &self.spec
+    }
+
+    fn library(&self) -> &dyn Library {
+        &*self.library
+    }
+
+    fn allocate(&self, _: Bytes, holder: &str) -> Result<Block> {
+        Err(self.absent(&format!("it has no memory for {holder}")))
+    }
+
+    fn lend(&self, holder: &str) -> Loan {
+        Loan::new(&self.ledger, holder)
+    }
+
+    fn usage(&self) -> Usage {
+        Usage::default()
+    }
+
+    fn reset_peak(&self) {}
+
+    fn load(&self, _: u32, _: Arc<Program>) -> Result<Box<dyn Executable>> {
+        Err(self.absent("it runs nothing"))
+    }
+
+    fn drive(&self, _: &Arc<Run>) {}
+}
+
+/// The logical devices that the options make of a described machine, and the division that has them.
+///
+/// # Errors
+/// As [`resolve`]; FAILED_PRECONDITION for a GPU on a real card that was not opened when the machine was described.
+pub(crate) fn described(machine: &MachineDescription, options: &Options) -> Result<(Division, Vec<Arc<dyn Device>>)> {
+    let (division, gpus) = gpus(machine, options)?;
+    let threads = options.threads_in(&Environment::new(), machine.processor.cores)?;
+    let cpus = super::processors(&division, &machine.processor, threads).into_iter().map(|spec| DescribedDevice::with(spec, CpuKernels));
+    Ok((division, cpus.chain(gpus).collect()))
+}
+
+fn gpus(machine: &MachineDescription, options: &Options) -> Result<(Division, Vec<Arc<dyn Device>>)> {
+    let is_real = |card: &DescribedCard| !card.device.is_simulated();
+    let mut cards: Vec<PhysicalDevice> = machine.cards.iter().map(|card| card.device.clone()).collect();
+    let mut opened = vec![false; cards.len()];
+    // As where real cards are opened: what a context takes is known from then on, each logical device has a piece of the card, and what
+    // that leaves may divide otherwise.
+    for (card, _) in cards.iter_mut().zip(&machine.cards).filter(|(_, described)| is_real(described)) {
+        card.overhead = Bytes::ZERO;
+    }
+    let mut division = resolve(&cards, options, &Environment::new())?;
+    for _ in 0..=cards.len() {
+        let parts = parts(&division);
+        for (at, described) in machine.cards.iter().enumerate().filter(|(_, card)| is_real(card)) {
+            let count = parts.get(&described.device.uuid).copied().unwrap_or(0);
+            opened[at] |= count > 0;
+            if opened[at] {
+                cards[at].overhead = described.device.overhead + Bytes(described.granularity.unwrap_or(0) * count);
+            }
+        }
+        division = resolve(&cards, options, &Environment::new())?;
+        if self::parts(&division) == parts {
+            break;
+        }
+    }
+    let instructions = machine.processor.instructions;
+    let device = |gpu: &LogicalDevice| {
+        let card = gpu.card.as_ref().and_then(|card| machine.cards.iter().find(|described| described.device.uuid == card.device.uuid));
+        match card {
+            Some(DescribedCard { device, granularity: None }) if !device.is_simulated() => {
+                let message =
+                    format!("card {} was not opened when the machine was described: what its context takes is not known", device.ordinal);
+                Err(Error::failed_precondition(message).on_device(gpu.name.to_string()))
+            }
+            Some(DescribedCard { granularity: Some(granularity), .. }) => {
+                Ok(DescribedDevice::with(CudaDevice::spec(*granularity, gpu.real_spec(instructions)), CudaLibrary))
+            }
+            _ => Ok(DescribedDevice::with(gpu.simulated_spec(instructions), CpuKernels)),
+        }
+    };
+    let devices = division.of(DeviceKind::Gpu).map(device).collect::<Result<_>>()?;
+    Ok((division, devices))
+}
+
+/// How many logical devices each card becomes, by its UUID.
+fn parts(division: &Division) -> BTreeMap<String, u64> {
+    let mut parts = BTreeMap::new();
+    for card in division.of(DeviceKind::Gpu).filter_map(|gpu| gpu.card.as_ref()) {
+        *parts.entry(card.device.uuid.clone()).or_default() += 1;
+    }
+    parts
+}
+
+/// This machine, described. Its cards are opened, which says what their contexts take.
+///
+/// # Errors
+/// As [`Devices::open_in`].
+pub(crate) fn describe(options: &Options, environment: &Environment) -> Result<MachineDescription> {
+    // Whatever a program with these options makes of the cards.
+    let all = options.sim_gpus.iter().fold(Options::new().allow_growth(true), |all, cards| all.sim_gpus(cards));
+    let devices = Devices::open_in(&all, &environment.of_the_machine())?;
+    let division = devices.division().ok_or_else(|| Error::internal("opened devices have a division"))?;
+    let (parts, specs) = (parts(division), devices.specs());
+    let mut cards: Vec<DescribedCard> =
+        division.seen.iter().map(|card| DescribedCard { device: card.device.clone(), granularity: None }).collect();
+    cards.sort_by_key(|card| card.device.ordinal);
+    for card in cards.iter_mut().filter(|card| !card.device.is_simulated()) {
+        let part = division.devices.iter().position(|device| device.card.as_ref().is_some_and(|of| of.device.uuid == card.device.uuid));
+        let Some(spec) = part.and_then(|part| specs.get(part)) else { continue };
+        let count = parts.get(&card.device.uuid).copied().unwrap_or(0);
+        card.granularity = Some(spec.granularity);
+        card.device.overhead = card.device.overhead - Bytes(spec.granularity * count);
+    }
+    Ok(MachineDescription { processor: super::processor(), cards })
+}
