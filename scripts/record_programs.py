@@ -38,13 +38,14 @@ from record_placements import LINE, Printed, configuration, partitions, placed
 
 FOLDER = pathlib.Path(__file__).parent.parent / "crates/cli/tests/programs"
 # Lists that differ, a loop on two devices in a condition, a second write, stacks that go from stage to stage. Then small ones that
-# have each of the operations, and few others. Last a value that is read before a loop which writes the variable.
+# have each of the operations, and few others. Then a value that is read before a loop which writes the variable; a flow that is popped,
+# and says only how long an array is.
 KEPT = [
     212, 421, 857, 3173,
     100002, 100010, 100013, 100016, 100044, 100054, 100055, 100068, 100078, 100093, 100107, 100129,
     100139, 100141, 100154, 100191, 100195, 100196, 100200, 100213, 100225, 100255, 100260, 100268, 100278,
     100307, 100348, 100366, 100391, 100410, 100426, 100474, 100486, 100489,
-    500088,
+    500088, 113,
 ]
 MOST_NODES = 1500
 

@@ -101,3 +101,35 @@ def call_of_what_its_body_does_not_read(x, u, n, k, p):
     with tf1.device("/cpu:1"):
         called = tf.function(lambda u, x: [u * 2.0, tf.zeros([2])], autograph=False)
         return list(called(u, x))
+
+
+# Optionals of lists: what a gradient reads of a side of a condition that may not have run.
+
+
+@program()
+def loop_on_one_side_of_a_condition_in_a_loop(x, u, n, k, p):
+    def body(i, y):
+        return tf1.cond(tf.equal(i % 2, 0), lambda: inner(3, y) * 0.9, lambda: y + u)
+    return [tf1.while_loop(lambda i, _: i < n, lambda i, y: (i + 1, body(i, y)), [tf.constant(0), x], maximum_iterations=6)[1]]
+
+
+def present(value):
+    return tf.raw_ops.OptionalFromValue(components=[value])
+
+
+def value_of(optional, data_type, shape):
+    return tf.raw_ops.OptionalGetValue(optional=optional, output_types=[data_type], output_shapes=[shape])[0]
+
+
+@program(differentiates=False)
+def optional_that_may_have_a_list(x, u, n, k, p):
+    rows = lambda: tf.raw_ops.TensorListFromTensor(tensor=x, element_shape=[3])
+    optional = tf1.cond(tf.logical_not(p), lambda: present(rows()), tf.raw_ops.OptionalNone)
+    rows = value_of(optional, tf.variant, [])
+    return [tf.raw_ops.TensorListStack(input_handle=rows, element_shape=[3], element_dtype=tf.float32, num_elements=2)]
+
+
+@program(differentiates=False)
+def optional_that_may_have_a_tensor(x, u, n, k, p):
+    optional = tf1.cond(tf.logical_not(p), lambda: present(x), tf.raw_ops.OptionalNone)
+    return [value_of(optional, tf.float32, [2, 3]) * 2.0]

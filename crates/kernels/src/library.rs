@@ -322,6 +322,7 @@ fn fault(requirement: Requirement) -> Fault {
         Requirement::QuantizedRange => fault(Code::InvalidArgument, "Invalid range: input_min > input_max", 0),
         Requirement::ValueRange => fault(Code::InvalidArgument, "value_range should satisfy value_range[0] < value_range[1]", 0),
         Requirement::HistogramValues => fault(Code::InvalidArgument, "Histogram values must not contain NaN", 0),
+        Requirement::Present => fault(Code::InvalidArgument, "The given optional does not have a value.", 0),
         Requirement::ListNotEmpty => fault(Code::InvalidArgument, "Trying to pop from an empty list.", 0),
         Requirement::Unwritten => {
             fault(Code::InvalidArgument, "Could not write to TensorArray index because it has already been written to.", 0)

@@ -124,13 +124,23 @@ impl ListFact {
         }
     }
 
+    /// An optional that has this list, or has no value as the other one.
+    fn or_absent(&self, other: &ListFact) -> Result<ListFact> {
+        if other.data_type != DataType::Variant || other.inner.is_some() || !(other.is_unseen() || other.length == Some(0)) {
+            return Err(Error::unimplemented("not yet: an optional of a list or of a tensor"));
+        }
+        Ok(ListFact { length: None, least: 0, ..self.clone() })
+    }
+
     /// What both say; the length where they agree, and the larger room.
     ///
     /// # Errors
     /// UNIMPLEMENTED where their tensors differ in type or shape.
     pub fn and(&self, other: &ListFact) -> Result<ListFact> {
-        if self.has_list != other.has_list {
-            return Err(Error::unimplemented("not yet: an optional that may have a list, or not"));
+        match (self.has_list, other.has_list) {
+            (true, false) => return self.or_absent(other),
+            (false, true) => return other.or_absent(self),
+            _ => {}
         }
         let data_type = match (self.data_type, other.data_type) {
             // An optional without a value has no type. What lists a list has is known when one is put into it.
@@ -147,7 +157,9 @@ impl ListFact {
         let (item, inner) = match (&self.inner, &other.inner) {
             (Some(_), Some(theirs)) => {
                 let nested = self.of_lists(theirs)?;
-                (nested.item, nested.inner)
+                // Blocks that an earlier stage of the run has made have a size, whatever is known of what lies in them.
+                let is_known = self.item == other.item && nested.item.complete().is_none();
+                (if is_known { self.item.clone() } else { nested.item }, nested.inner)
             }
             (Some(_), None) if other.data_type == DataType::Variant => (self.item.clone(), self.inner.clone()),
             (None, Some(_)) if self.data_type == DataType::Variant => (other.item.clone(), other.inner.clone()),

@@ -256,8 +256,10 @@ pub enum ListOp {
     Concat { list: usize },
     /// Zeros for the tensors of the list at an input; the list itself, if it has been made so. Sums are written into it.
     Gradient { list: usize },
-    /// An optional that has a value: a list of one tensor. One that has none is an empty list.
+    /// An optional that has a value: a list of one tensor, or the list that it has.
     Present { item: usize },
+    /// An optional without a value: a list without tensors, whose length says so.
+    Absent,
     /// The value of an optional; a fault where it has none.
     Value { list: usize },
     /// A stack: a list with a state, which its handle stands for.

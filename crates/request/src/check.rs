@@ -29,6 +29,8 @@ pub enum Requirement {
     HistogramValues,
     /// A list that a tensor is taken from has one.
     ListNotEmpty,
+    /// An optional has a value.
+    Present,
     /// No tensor of a TensorArray that is written has been written before.
     Unwritten,
     /// The fetched tensor of that number is alive.

@@ -56,7 +56,7 @@ pub const RULES: &[&[OpRules]] = &[&[
     rule("TensorArrayGradV3", joined::gradient, ListOp::Gradient { list: 1 }),
     rule("TensorArraySizeV3", |cx| count(cx, list_at(cx.inputs, 1)), ListOp::Length { list: 1 }),
     rule("OptionalFromValue", optional::present, ListOp::Present { item: 0 }),
-    rule("OptionalNone", optional::absent, ListOp::New { to: 0 }),
+    rule("OptionalNone", optional::absent, ListOp::Absent),
     rule("OptionalGetValue", optional::value, ListOp::Value { list: 0 }),
     rule("StackV2", crate::infer::scalar, ListOp::NewStack),
     rule("StackPushV2", pushed_on, ListOp::PushOn { stack: 0, item: 1 }),
@@ -167,7 +167,8 @@ fn within(list: &ListFact, item: &PartialShape) -> Result<PartialShape> {
 /// The list at input `list`, whose tensors are of the shape `item`, too.
 fn refined(cx: &InferCx<'_>, list: usize, item: &PartialShape) -> Result<Option<ListFact>> {
     let refine = |list: &ListFact| {
-        if list.is_nested() {
+        // A list in which nothing was ever put may be one of tensors.
+        if list.inner.is_some() || list.is_nested() && list.length != Some(0) {
             return Err(Error::unimplemented("not yet: a list of lists where tensors are needed"));
         }
         Ok(ListFact { item: within(list, item)?, ..list.clone() })
@@ -393,8 +394,8 @@ pub fn together(inputs: &[crate::Fact]) -> Result<Option<ListFact>> {
     let Some(first) = lists.next() else { return Ok(None) };
     let both = |all: ListFact, other: &ListFact| {
         let both = all.and(other)?;
-        // Flows of one gradient, which is as long for each of them.
-        let length = if both.is_sum { all.length.or(other.length) } else { both.length };
+        // Flows of one gradient, which is as long for each of them: the longest is the one of which most is known by now.
+        let length = if both.is_sum { all.length.max(other.length) } else { both.length };
         Ok(ListFact { length, ..both })
     };
     lists.try_fold(first.clone(), both).map(Some)

@@ -41,7 +41,8 @@ pub(super) fn value(cx: &mut InferCx<'_>) -> Result<()> {
         cx.set(0, stated.unwrap_or_else(PartialShape::unknown));
         return Ok(());
     };
-    if list.has_list && cx.outputs[0].data_type == DataType::Variant {
+    if cx.outputs[0].data_type == DataType::Variant && (list.has_list || list.length == Some(0)) {
+        // Where there is no value the node fails.
         let list = ListFact { has_list: false, ..list.clone() };
         set_list(cx, 0, Some(list));
         return Ok(());

@@ -170,10 +170,11 @@ impl Repeats<'_> {
                 continue;
             }
             let node = graph.node(id);
-            for &input in &node.inputs {
+            for input in self.splitter.inputs(id) {
+                let is_of_loop = pruned.frames.is_in(input.node, self.id);
                 match self.value(input, fixed) {
                     Some(number) => drop(read.insert((input, number))),
-                    None if pruned.is_fed(input) => {
+                    None if pruned.is_fed(input) || !is_of_loop && !node.inputs.contains(&input) => {
                         let known = again.iter().position(|other| *other == input);
                         let position = known.unwrap_or_else(|| {
                             again.push(input);

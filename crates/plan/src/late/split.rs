@@ -301,8 +301,14 @@ impl Splitter<'_> {
     /// The tensors from outside that a loop reads; handles of variables aside.
     pub(super) fn comes_in(&self, frame: FrameId) -> BTreeSet<Output> {
         let frames = &self.pruned.frames;
-        let inputs = frames.nodes(frame).flat_map(|id| self.request.graph.node(id).inputs.iter().copied());
+        let inputs = frames.nodes(frame).flat_map(|id| self.inputs(id));
         inputs.filter(|input| !frames.is_in(input.node, frame) && !self.is_handle(*input)).chain(self.stacks_of(frame)).collect()
+    }
+
+    /// The tensors that a node reads. A flow that it pops says how many tensors a list has: it reads that, too.
+    pub(super) fn inputs(&self, id: NodeId) -> impl Iterator<Item = Output> {
+        let counted = self.flow(id).and_then(|(_, like)| like);
+        self.request.graph.node(id).inputs.iter().copied().chain(counted)
     }
 
     /// Whether a tensor is a list.
@@ -453,6 +459,7 @@ impl Splitter<'_> {
         let stands_for_variable = || facts.iter().all(|fact| fact.is_ref || fact.data_type == DataType::Resource);
         match self.lower(id) {
             Some(Lower::Variable | Lower::Const | Lower::Placeholder) => true,
+            Some(Lower::List(ListOp::Absent)) => true,
             // A list in which nothing has been put.
             Some(Lower::List(ListOp::New { to })) => facts[to as usize].list.as_ref().is_some_and(|list| rows(list).is_some()),
             Some(Lower::Switch) if self.fact(node.inputs[1]).is_some_and(|predicate| predicate.value.is_some()) => true,
@@ -466,7 +473,6 @@ impl Splitter<'_> {
 
     /// The part of the run behind a stage.
     fn behind(&self, stage: &Stage) -> Behind {
-        let graph = self.request.graph;
         let mut behind = Behind::default();
         let mut seen: HashSet<NodeId> = HashSet::new();
         let mut open: Vec<NodeId> = Vec::new();
@@ -490,7 +496,7 @@ impl Splitter<'_> {
             } else if let Some(stack) = self.stack_at(id) {
                 self.carry_stack(stack, stage, &mut behind);
             }
-            for &input in graph.node(id).inputs.iter().filter(|input| !self.pruned.is_fed(**input)) {
+            for input in self.inputs(id).filter(|input| !self.pruned.is_fed(*input)) {
                 match stage.done.contains(&input.node) {
                     true if self.is_stack(input) => {}
                     true if is_dead && self.when(input) != When::Always => {}
@@ -636,14 +642,21 @@ impl Splitter<'_> {
     /// The flows of TensorArrays that are popped from stacks.
     pub(super) fn flows(&self) -> Vec<Flow> {
         let graph = self.request.graph;
-        let pops = self.pruned.order.iter().filter(|id| graph.node(**id).op == "StackPopV2");
         let flow = |id: &NodeId| {
-            let list = self.pruned.facts[*id].first()?.list.as_ref()?;
-            let like = if list.length.is_none() { Some(graph.tensor_name(self.array_behind(*id)?)) } else { None };
-            let length = list.length.unwrap_or(0);
-            Some(Flow { node: graph.node(*id).name.clone(), data_type: list.data_type, length, is_sum: list.is_sum, like })
+            let (list, like) = self.flow(*id)?;
+            let (node, like) = (graph.node(*id).name.clone(), like.map(|like| graph.tensor_name(like)));
+            Some(Flow { node, data_type: list.data_type, length: list.length.unwrap_or(0), is_sum: list.is_sum, like })
         };
-        pops.filter_map(flow).collect()
+        self.pruned.order.iter().filter_map(flow).collect()
+    }
+
+    /// The TensorArray whose flow a node pops from a stack, and where its length is not known, the list that has the same.
+    fn flow(&self, id: NodeId) -> Option<(&ListFact, Option<Output>)> {
+        if self.request.graph.node(id).op != "StackPopV2" {
+            return None;
+        }
+        let list = self.pruned.facts[id].first()?.list.as_ref()?;
+        if list.length.is_some() { Some((list, None)) } else { Some((list, Some(self.array_behind(id)?))) }
     }
 
     /// The TensorArray as it leaves the loop that pushes the flow which a node pops.

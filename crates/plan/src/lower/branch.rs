@@ -299,6 +299,7 @@ impl Lowering<'_> {
         let (data_type, shape) = self.rows_shape(merged)?;
         let Some(rows) = self.chosen(id, rows, &Meta { data_type, shape })? else { return Err(Error::internal("a list without rows")) };
         let length = match known[..] {
+            _ if lengths.iter().all(|(length, _)| matches!(length, Length::Absent)) => Length::Absent,
             [Some(first), ref others @ ..] if others.iter().all(|other| *other == Some(first)) => Length::Known(first),
             _ => {
                 let lengths = lengths.iter().map(|(length, alive)| Ok((Pick::Value(self.number(id, length)?), *alive)));

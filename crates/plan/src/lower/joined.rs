@@ -39,6 +39,16 @@ impl Lowering<'_> {
         }
     }
 
+    /// A node whose result is the list that an optional has.
+    pub(super) fn optional_list(&mut self, id: NodeId, of: Output, op: ListOp) -> Result<()> {
+        match (op, self.length(of)?) {
+            (ListOp::Value { .. }, Length::Value(length)) => self.require_length(id, length, Requirement::Present)?,
+            (ListOp::Value { .. }, Length::Absent) => return self.no_value(id),
+            _ => {}
+        }
+        self.alias(id, of, 0)
+    }
+
     /// A node that fails where it runs.
     pub(super) fn fail(&mut self, id: NodeId, requirement: Requirement) -> Result<()> {
         let no = HostTensor::from_bools(Shape::scalar(), &[false])?;
@@ -51,17 +61,29 @@ impl Lowering<'_> {
 
     /// A pop from a list that has no tensors, in a loop or a condition: it fails where it runs.
     pub(super) fn pop_nothing(&mut self, id: NodeId) -> Result<()> {
-        self.fail(id, Requirement::ListNotEmpty)?;
-        let nothing = || Meaning::List(List { rows: None, length: Length::Known(0) });
-        self.define(id, 0, nothing());
-        let item = match &self.pruned.facts[id][1].list {
-            Some(_) => nothing(),
+        self.define(id, 0, Meaning::List(List { rows: None, length: Length::Known(0) }));
+        self.nothing_there(id, 1, Requirement::ListNotEmpty)
+    }
+
+    /// The value of an optional that has none.
+    pub(super) fn no_value(&mut self, id: NodeId) -> Result<()> {
+        if self.inside.is_empty() && self.branches.guard.is_none() {
+            return Err(Error::invalid_argument("The given optional does not have a value."));
+        }
+        self.nothing_there(id, 0, Requirement::Present)
+    }
+
+    /// Output `output` of a node that fails where it runs.
+    fn nothing_there(&mut self, id: NodeId, output: usize, requirement: Requirement) -> Result<()> {
+        self.fail(id, requirement)?;
+        let item = match &self.pruned.facts[id][output].list {
+            Some(_) => Meaning::List(List { rows: None, length: Length::Known(0) }),
             None => {
-                let meta = self.output_metas(id)?.swap_remove(1);
+                let meta = self.output_metas(id)?.swap_remove(output);
                 Meaning::Known(super::list::zeros(meta.data_type, meta.shape)?)
             }
         };
-        self.define(id, 1, item);
+        self.define(id, output, item);
         Ok(())
     }
 

@@ -10,6 +10,7 @@ use plimsoll_graph::{AttrsExt, HostTensor, Node, NodeId, Output, Shape};
 use plimsoll_ops::list::list_at;
 use plimsoll_ops::{ListFact, ListOp, Meta};
 use plimsoll_request::KernelRequest;
+use plimsoll_request::check::Requirement;
 use plimsoll_request::expr::{BinaryOp, ExprBuilder, Scalar};
 use plimsoll_request::gather::{Gather, ScatterOp};
 use plimsoll_request::movement::Movement;
@@ -32,6 +33,8 @@ pub(super) enum Length {
     Known(u64),
     /// An int32.
     Value(View),
+    /// Of an optional without a value: less than that of any list.
+    Absent,
 }
 
 impl List {
@@ -46,8 +49,12 @@ impl Lowering<'_> {
     /// All rows of a list that is fetched: see [`crate::Signature::lists`].
     pub(super) fn whole_list(&mut self, output: Output) -> Result<View> {
         let list = self.list(output)?;
-        let Length::Known(length) = list.length else {
-            return Err(Error::unimplemented("not yet: a list leaves a stage of the run, and only the run knows its length"));
+        let length = match list.length {
+            Length::Known(length) => length,
+            Length::Absent => 0,
+            Length::Value(_) => {
+                return Err(Error::unimplemented("not yet: a list leaves a stage of the run, and only the run knows its length"));
+            }
         };
         let fact = self.list_fact(output)?;
         let shape = fact.rows(Some(length)).complete();
@@ -134,6 +141,7 @@ impl Lowering<'_> {
                 let meaning = match self.length(node.inputs[list])? {
                     Length::Known(length) => Meaning::Known(HostTensor::scalar(small(length)?)),
                     Length::Value(view) => Meaning::Value(view),
+                    Length::Absent => return Err(Error::invalid_argument("an optional is no list")),
                 };
                 self.define(id, 0, meaning);
                 Ok(())
@@ -159,12 +167,16 @@ impl Lowering<'_> {
             }
             ListOp::Value { list } => {
                 let length = self.list(node.inputs[list])?.length;
-                if let Length::Known(0) = length {
-                    return Err(Error::invalid_argument("The given optional does not have a value."));
+                if let Length::Known(0) | Length::Absent = length {
+                    return self.no_value(id);
                 }
                 let last = self.longer(id, &length, -1)?;
                 let index = self.number(id, &last)?;
                 self.get(id, (node, list), index, 0)
+            }
+            ListOp::Absent => {
+                self.define(id, 0, Meaning::List(List { rows: None, length: Length::Absent }));
+                Ok(())
             }
             ListOp::NewStack => self.new_stack(id),
             ListOp::PushOn { stack, item } => self.push_on(id, node, (stack, item)),
@@ -397,8 +409,8 @@ impl Lowering<'_> {
     pub(super) fn number(&mut self, id: NodeId, length: &Length) -> Result<View> {
         match length {
             Length::Value(view) => Ok(view.clone()),
-            Length::Known(length) => {
-                let tensor = HostTensor::scalar(small(*length)?);
+            Length::Known(_) | Length::Absent => {
+                let tensor = HostTensor::scalar(if let Length::Known(length) = length { small(*length)? } else { -1 });
                 let name = self.request.graph.node(id).name.clone();
                 let value = self.lir.constant(&tensor, self.device(id), Output { node: id, index: 0 }, &name)?;
                 Ok(View { value, data_type: DataType::Int32, shape: Shape::scalar() })
@@ -438,7 +450,20 @@ impl Lowering<'_> {
                 let kind = WorkKind::Expr { expr: builder.finish(vec![sum]), shape: Shape::scalar() };
                 self.made(id, kind, vec![view.clone()], DataType::Int32, Shape::scalar()).map(Length::Value)
             }
+            Length::Absent => Err(Error::internal("an optional without a value is no list")),
         }
+    }
+
+    /// Fails where the run says that a length is negative.
+    pub(super) fn require_length(&mut self, id: NodeId, length: View, requirement: Requirement) -> Result<()> {
+        let mut builder = ExprBuilder::new();
+        let (length_in, zero) = (builder.input(DataType::Int32)?, builder.constant(Scalar::I32(0)));
+        let holds = builder.binary(BinaryOp::GreaterEqual, length_in, zero)?;
+        let kind = WorkKind::Expr { expr: builder.finish(vec![holds]), shape: Shape::scalar() };
+        let holds = self.made(id, kind, vec![length], DataType::Bool, Shape::scalar())?;
+        let check = KernelRequest::Require(requirement);
+        self.work(id, WorkKind::Request { request: Arc::new(check), args: vec![Arg::Input(0)] }, vec![holds], Vec::new(), true);
+        Ok(())
     }
 
     fn sum(&mut self, id: NodeId, node: &Node) -> Result<()> {

@@ -324,7 +324,7 @@ impl Lowering<'_> {
             }
             Lower::Counted(_) => Err(Error::needs_values(format!("not yet: the sizes of {} are known only when the graph runs", node.op))),
             Lower::List(op) => match self.list_inside(node, op) {
-                Some(list) => self.alias(id, list, 0),
+                Some(list) => self.optional_list(id, list, op),
                 None => {
                     self.check_access(id, node)?;
                     self.list_op(id, node, op)

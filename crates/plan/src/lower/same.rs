@@ -1,19 +1,16 @@
 //! Lists all of whose tensors are one tensor. A gradient makes them: an iteration pushes the weights that it reads, which are the
 //! same in each. Such a list is the tensor and a length. It has rows only where something other than a push or a pop reads it.
 
-use std::sync::Arc;
-
 use plimsoll_base::{DataType, Error, Result};
 use plimsoll_graph::{NodeId, Output, Shape};
-use plimsoll_request::KernelRequest;
 use plimsoll_request::check::Requirement;
-use plimsoll_request::expr::{BinaryOp, ExprBuilder, Scalar};
+use plimsoll_request::expr::ExprBuilder;
 
 use super::invariant::Invariants;
 use super::list::{Length, List};
 use super::{Lowering, Meaning};
 use crate::frames::Round;
-use crate::lir::{Arg, View, WorkKind};
+use crate::lir::{View, WorkKind};
 
 /// A list all of whose tensors are one tensor.
 #[derive(Clone, Debug)]
@@ -120,13 +117,7 @@ impl Lowering<'_> {
         }
         let length = self.longer(id, &same.length, -1)?;
         if let Length::Value(left) = &length {
-            let mut builder = ExprBuilder::new();
-            let (left_in, zero) = (builder.input(DataType::Int32)?, builder.constant(Scalar::I32(0)));
-            let holds = builder.binary(BinaryOp::GreaterEqual, left_in, zero)?;
-            let kind = WorkKind::Expr { expr: builder.finish(vec![holds]), shape: Shape::scalar() };
-            let holds = self.made(id, kind, vec![left.clone()], DataType::Bool, Shape::scalar())?;
-            let check = KernelRequest::Require(Requirement::ListNotEmpty);
-            self.work(id, WorkKind::Request { request: Arc::new(check), args: vec![Arg::Input(0)] }, vec![holds], Vec::new(), true);
+            self.require_length(id, left.clone(), Requirement::ListNotEmpty)?;
         }
         self.define(id, 1, same.item.meaning());
         self.define(id, 0, Meaning::Same(Same { length, ..same }));
