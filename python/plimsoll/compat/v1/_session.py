@@ -131,7 +131,7 @@ class BaseSession:
         except (KeyError, TypeError):  # something new, or a structure
             pass
         else:
-            return call(*map(_value, feeds, feed_dict.values())) if feed_dict else call()
+            return call(*map(_handed_on, feeds, feed_dict.values())) if feed_dict else call()
         if len(self.graph._builder) == 0:
             raise RuntimeError("The Session graph is empty. Add operations to the graph before calling run().")
         wanted = _Fetches(self.graph, fetches)
@@ -165,13 +165,16 @@ class BaseSession:
         wanted = _Fetches(self.graph, fetches)
         feeds = [self._feed(key) for key in feed_list or ()]
         session = self._of_graph(wanted.ops + [feed.op for feed in feeds])
-        call = session.callable([feed.name for feed in feeds], wanted.tensors, wanted.operations)
+        is_one = wanted.is_one_tensor
+        call = session.callable([feed.name for feed in feeds], wanted.tensors, wanted.operations, is_one)
         self._handed.add(call)
+        count = len(feeds)
 
         def run(*values: Any) -> Any:
-            if len(values) != len(feeds):
-                raise ValueError(f"Expected {len(feeds)} feeds, but got {len(values)}")
-            return wanted.of(call(*[_value(feed, value) for feed, value in zip(feeds, values)]))
+            if len(values) != count:
+                raise ValueError(f"Expected {count} feeds, but got {len(values)}")
+            made = call(*map(_handed_on, feeds, values))
+            return made if is_one else wanted.of(made)
 
         return run
 
@@ -276,6 +279,18 @@ def _refuse_options(options: Any, run_metadata: Any) -> None:
     for name, value in options._values.items():
         if value and name != "report_tensor_allocations_upon_oom":
             raise Missing(f"plimsoll.compat.v1.RunOptions.{name}")
+
+
+_FLOATS = numpy.float32, numpy.float64
+
+
+def _handed_on(feed: Tensor, value: Any) -> Any:
+    """As `_value`; a Python float for a scalar stays one, which the module takes faster than an array."""
+    if type(value) is float:
+        kind, known = feed._takes
+        if not known and kind in _FLOATS:
+            return value
+    return _value(feed, value)
 
 
 def _value(feed: Tensor, value: Any) -> Any:
