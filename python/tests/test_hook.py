@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import shlex
 import shutil
 import subprocess
 import sys
@@ -253,7 +254,7 @@ def test_however_a_program_is_started(hook, frameworks, tmp_path, way):
     elif way == "child":
         command = [sys.executable, "-c", f"import subprocess, sys; subprocess.run([sys.executable, {str(script)!r}], check=True)"]
     elif way == "os.exec":
-        command = ["sh", "-c", f"exec {sys.executable} -c 'import os, sys; os.execv(sys.executable, [sys.executable, {str(script)!r}])'"]
+        command = ["sh", "-c", f"exec {shlex.quote(sys.executable)} -c 'import os, sys; os.execv(sys.executable, [sys.executable, {str(script)!r}])'"]
         command[2] = command[2].replace(repr(str(script)), f'"{script}"')
     elif way in ("spawn", "forkserver", "fork"):
         source = f"""

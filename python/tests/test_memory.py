@@ -1,6 +1,7 @@
 """Out of memory under a limit from outside: a control group whose limit the kernel enforces by killing."""
 
 import os
+import shlex
 import subprocess
 import sys
 import textwrap
@@ -52,7 +53,7 @@ def group():
 def test_killed_for_want_of_memory(tmp_path, group):
     path = tmp_path / "program.py"
     path.write_text(textwrap.dedent(PROGRAM))
-    enter = f"echo $$ > {group}/cgroup.procs && exec {sys.executable} {path}"
+    enter = f"echo $$ > {group}/cgroup.procs && exec {shlex.quote(sys.executable)} {shlex.quote(str(path))}"
     environment = {**os.environ, "PYTHONPATH": str(PACKAGE)}
     done = subprocess.run(["sh", "-c", enter], capture_output=True, text=True, env=environment)
     assert done.stdout == "WorkerOutOfMemory True 3\n", done.stderr
