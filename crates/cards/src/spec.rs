@@ -1,10 +1,22 @@
-//! The specification of a logical device on a card.
+//! The specification of a logical device.
 
+use plimsoll_base::Bytes;
 use plimsoll_device::{CardPart, DeviceKind, DeviceSpec, InstructionSet, ModelledLink};
 
 use crate::{Card, LogicalDevice};
 
 impl LogicalDevice {
+    /// Its specification as a processor that computes with so many threads.
+    pub fn cpu_spec(&self, threads: u32, instructions: InstructionSet) -> DeviceSpec {
+        DeviceSpec { overhead: self.overhead, ..DeviceSpec::cpu(self.index(), self.line(), threads, instructions) }
+    }
+
+    /// Its specification as a file.
+    pub fn spill_spec(&self) -> DeviceSpec {
+        let folder = self.folder.as_deref().map(|folder| folder.display().to_string());
+        DeviceSpec::spill(self.index(), self.memory_limit.unwrap_or(Bytes::ZERO), &folder.unwrap_or_default())
+    }
+
     /// Its specification on a simulated card, whose kernels one thread of the processor runs. It is as fast as that, or, on the
     /// virtual clock, as the card's model and `speed=FACTOR` say.
     pub fn simulated_spec(&self, instructions: InstructionSet) -> DeviceSpec {

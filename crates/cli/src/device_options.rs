@@ -55,6 +55,9 @@ pub struct DeviceOptions {
     /// Whether a plan that is over a limit is made to fit: some of its ops run again, the results are the same [default: on]
     #[arg(long, value_enum, value_name = "SWITCH", num_args = 0..=1, require_equals = true, default_missing_value = "on")]
     pub fit: Option<Switch>,
+    /// A file in this folder, of this size, in which values of processors wait where a plan is made to fit: /var/tmp=8GiB
+    #[arg(long, value_name = "FOLDER=SIZE")]
+    pub spill: Option<String>,
     /// Threads that compute at the same time; 0 is one for every core
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub intra_op: Option<i32>,
@@ -174,6 +177,7 @@ impl DeviceOptions {
         options.inter_op = self.inter_op.unwrap_or(options.inter_op);
         options.freeze = self.freeze;
         options.fit = self.fit.map_or(options.fit, |fit| fit == Switch::On);
+        options.spill = self.spill.as_deref().map(str::parse).transpose().or_usage()?.or(options.spill);
         options.fusions = self.fusions.or(options.fusions);
         if let Some(path) = &self.costs {
             let json = model::read_file(path).or_usage()?;
@@ -185,7 +189,7 @@ impl DeviceOptions {
 
     /// Whether an option names devices, their memory, or a rule by which nodes come to them.
     pub fn names_devices(&self) -> bool {
-        let DeviceOptions { config, visible_devices, memory_fraction, memory_limit, placement, device_count, sim_gpus, .. } = self;
+        let DeviceOptions { config, visible_devices, memory_fraction, memory_limit, placement, device_count, sim_gpus, spill, .. } = self;
         config.is_some()
             || visible_devices.is_some()
             || memory_fraction.is_some()
@@ -193,6 +197,7 @@ impl DeviceOptions {
             || placement.is_some()
             || !device_count.is_empty()
             || sim_gpus.is_some()
+            || spill.is_some()
             || self.allow_growth
             || self.preallocate
     }

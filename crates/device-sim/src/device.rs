@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use plimsoll_base::{Bytes, Code, Error, Result};
-use plimsoll_device::interpret::Loaded;
-use plimsoll_device::{CpuLibrary, Device, DeviceSpec, Executable, Failure, Fault, Library, Program, Run, Usage, Work};
+use plimsoll_base::{Bytes, Error, Result};
+use plimsoll_device::interpret::{Loaded, Streams};
+use plimsoll_device::{CpuLibrary, Device, DeviceSpec, Executable, Library, Program, Run, Usage, Work};
 use plimsoll_memory::{Block, Ledger, Loan};
 
 use crate::compute::Compute;
-use crate::memory::{CardMemory, LOST};
-use crate::stream::{Job, Streams};
+use crate::memory::CardMemory;
+use crate::stream::CardEngine;
 
 /// A logical device on a simulated card.
 pub struct SimDevice {
@@ -20,7 +20,7 @@ pub struct SimDevice {
     memory: CardMemory,
     /// The card's own overhead.
     _overhead: Loan,
-    streams: Arc<Streams>,
+    streams: Arc<Streams<CardEngine>>,
     lost: Arc<AtomicBool>,
 }
 
@@ -44,7 +44,8 @@ impl SimDevice {
         overhead.set(spec.overhead).map_err(plimsoll_base::Error::from)?;
         let lost = Arc::default();
         let memory = CardMemory::new(&ledger, &lost);
-        let streams = Arc::new(Streams::new(compute, spec.card.as_ref().map_or(0, |card| card.priority)));
+        let priority = spec.card.as_ref().map_or(0, |card| card.priority);
+        let streams = Streams::new(CardEngine { compute: compute.clone(), priority, lost: lost.clone() });
         Ok(SimDevice { spec, library, ledger, memory, _overhead: overhead, streams, lost })
     }
 
@@ -104,7 +105,7 @@ impl Device for SimDevice {
         }
         let loaded =
             Loaded::new(queue, &program, 1, &self.spec, &*self.library).map_err(|error| error.on_device(self.spec.name.to_string()))?;
-        Ok(Box::new(SimExecutable { loaded: Arc::new(loaded), streams: self.streams.clone(), lost: self.lost.clone() }))
+        Ok(self.streams.executable(loaded))
     }
 
     fn drive(&self, run: &Arc<Run>) {
@@ -115,27 +116,5 @@ impl Device for SimDevice {
 impl Drop for SimDevice {
     fn drop(&mut self) {
         self.streams.close();
-    }
-}
-
-/// A program prepared for the card's threads.
-struct SimExecutable {
-    loaded: Arc<Loaded>,
-    streams: Arc<Streams>,
-    lost: Arc<AtomicBool>,
-}
-
-impl Executable for SimExecutable {
-    fn submit(&self, run: &Arc<Run>) {
-        let refuse = |fault| {
-            run.fail(Failure { queue: self.loaded.queue, command: 0, fault });
-            run.queue_ended();
-        };
-        if self.lost.load(Ordering::Acquire) {
-            return refuse(LOST);
-        }
-        if let Err(message) = self.streams.push(Job { loaded: self.loaded.clone(), run: run.clone() }) {
-            refuse(Fault { code: Code::Internal, message, numbers: [0, 0] });
-        }
     }
 }

@@ -14,18 +14,26 @@ pub enum DeviceKind {
     Cpu,
     /// A graphics card, real or simulated.
     Gpu,
+    /// A file in which values of processors wait. It computes nothing, and nothing is placed on it.
+    Spill,
 }
 
 impl DeviceKind {
-    /// TensorFlow's type name: `CPU`, `GPU`.
+    /// TensorFlow's type name: `CPU`, `GPU`; `SPILL` for a file.
     pub fn name(self) -> &'static str {
         match self {
             DeviceKind::Cpu => "CPU",
             DeviceKind::Gpu => "GPU",
+            DeviceKind::Spill => "SPILL",
         }
     }
 
-    /// The kind of that type name; letter case counts, as in TensorFlow.
+    /// Whether nodes can be placed on its devices.
+    pub fn computes(self) -> bool {
+        self != DeviceKind::Spill
+    }
+
+    /// The kind of that type name, of those that compute; letter case counts, as in TensorFlow.
     pub fn from_name(name: &str) -> Option<DeviceKind> {
         match name {
             "CPU" => Some(DeviceKind::Cpu),
@@ -124,6 +132,34 @@ impl DeviceSpec {
         }
     }
 
+    /// Alignment of buffers in a file, and the granularity of its reservations: what direct access to any disk asks for.
+    pub const SPILL_ALIGNMENT: u64 = 4096;
+
+    /// Bytes that a file reads or writes in a second. A constant, as [`InstructionSet::flops`] is: a disk of a server.
+    pub const SPILL_BANDWIDTH: f64 = 1e9;
+
+    /// Seconds that an access to a file takes however small it is.
+    pub const SPILL_LATENCY: f64 = 1e-4;
+
+    /// The file `SPILL:index` of this process, of at most so many bytes, in a folder.
+    pub fn spill(index: u32, bytes: Bytes, folder: &str) -> DeviceSpec {
+        DeviceSpec {
+            name: DeviceName::local("SPILL", index),
+            kind: DeviceKind::Spill,
+            granularity: DeviceSpec::SPILL_ALIGNMENT,
+            alignment: DeviceSpec::SPILL_ALIGNMENT,
+            bandwidth: DeviceSpec::SPILL_BANDWIDTH,
+            description: format!("a file in {folder}"),
+            ..DeviceSpec::cpu(index, Some(bytes), 1, InstructionSet::Baseline)
+        }
+    }
+
+    /// Bytes of the buffer of a processor that the accesses to a file of so many bytes go through: enough for direct access at the
+    /// disk's speed, and little beside the file.
+    pub fn spill_buffer(bytes: Bytes) -> Bytes {
+        Bytes((bytes.0 / 16).clamp(DeviceSpec::SPILL_ALIGNMENT, 1 << 20)).round_up(DeviceSpec::SPILL_ALIGNMENT)
+    }
+
     /// The specification without the fields that do not say whether a plan can run: the line, the machine's memory, the caches, the
     /// description.
     pub fn without_limits(&self) -> DeviceSpec {
@@ -158,13 +194,15 @@ impl DeviceSpec {
 
     /// The predicted seconds of a copy of `bytes` bytes from the memory of `from` to this device's, when nothing else is copied.
     /// Bytes that leave or enter a card of modelled speed take its link. Between two cards that do not reach each other they go by
-    /// way of the host.
+    /// way of the host. A file has a latency and a bandwidth of its own.
     pub fn copy_seconds(&self, from: &DeviceSpec, bytes: f64) -> f64 {
         let is_one_memory = match (&self.card, &from.card) {
             (Some(here), Some(there)) => here.card == there.card,
             _ => false,
         };
         match (self.link(), from.link()) {
+            _ if !self.kind.computes() => DeviceSpec::SPILL_LATENCY + bytes / self.bandwidth,
+            _ if !from.kind.computes() => DeviceSpec::SPILL_LATENCY + bytes / from.bandwidth,
             _ if is_one_memory => self.seconds(Cost { flops: 0.0, bytes: 2.0 * bytes }),
             (Some(here), Some(there)) => {
                 let is_peer = from.card.as_ref().is_some_and(|from| here.peers.contains(&from.card));
@@ -248,6 +286,8 @@ mod tests {
         assert_eq!(spec.description, "x86_64 with AVX2, 2 threads");
         assert_eq!(DeviceKind::from_name(spec.kind.name()), Some(DeviceKind::Cpu));
         assert_eq!(DeviceKind::from_name("gpu"), None);
+        // No option of devices that compute is for a file.
+        assert_eq!(DeviceKind::from_name(DeviceKind::Spill.name()), None);
     }
 
     #[test]
@@ -257,6 +297,16 @@ mod tests {
         assert_eq!(with(InstructionSet::Avx2, 2), None);
         assert_eq!(with(InstructionSet::Avx2, 4).unwrap(), "computing with threads: 4, not 2");
         assert_eq!(with(InstructionSet::Avx512, 4).unwrap(), "computing with x86_64 with AVX-512, not x86_64 with AVX2");
+    }
+
+    #[test]
+    fn a_file_has_a_latency_and_a_bandwidth() {
+        let (cpu, file) = (DeviceSpec::cpu(0, None, 2, InstructionSet::Avx2), DeviceSpec::spill(0, Bytes(1 << 30), "/tmp"));
+        assert_eq!((file.name.short().as_str(), file.description.as_str()), ("SPILL:0", "a file in /tmp"));
+        for (to, from) in [(&cpu, &file), (&file, &cpu)] {
+            assert_eq!(to.copy_seconds(from, 0.0), DeviceSpec::SPILL_LATENCY);
+            assert!((to.copy_seconds(from, 2e9) - 2.0 - DeviceSpec::SPILL_LATENCY).abs() < 1e-9);
+        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use crate::{Problem, Violation};
+use crate::{Problem, Slow, Violation};
 
 /// All sizes of a problem together: far from the end of `i64`, also when some positions are added up.
 const MOST_BYTES: u64 = 1 << 54;
@@ -102,12 +102,22 @@ pub(crate) struct Link {
     /// In parts of time.
     latency: i64,
     per_byte: f64,
-    pub bytes: i64,
+    pub slow: Slow,
 }
 
 impl Link {
     pub fn time(&self, bytes: i64) -> i64 {
         self.latency.saturating_add((bytes as f64 * self.per_byte) as i64).min(MOST_TIME)
+    }
+
+    /// What a value takes there.
+    pub fn room_of(&self, bytes: i64) -> i64 {
+        self.slow.room_of(bytes as u64).min(MOST_BYTES) as i64
+    }
+
+    /// Its size.
+    pub fn bytes(&self) -> i64 {
+        self.slow.bytes.min(MOST_BYTES) as i64
     }
 }
 
@@ -174,7 +184,7 @@ impl Graph {
                 return wrong("a move takes less than no time".into());
             }
             let (latency, per_byte) = ((slow.latency * graph.scale) as i64, slow.seconds_per_byte * graph.scale);
-            graph.link = Some(Link { latency: latency.min(MOST_TIME), per_byte, bytes: slow.bytes.min(MOST_BYTES) as i64 });
+            graph.link = Some(Link { latency: latency.min(MOST_TIME), per_byte, slow: slow.clone() });
         }
         for (index, work) in problem.works.iter().enumerate() {
             graph.add(problem, index, work)?;

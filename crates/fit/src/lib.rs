@@ -91,6 +91,16 @@ pub struct Slow {
     pub seconds_per_byte: f64,
     /// Its size.
     pub bytes: u64,
+    /// What values take there is a multiple of this; 0 is as 1.
+    pub granularity: u64,
+}
+
+impl Slow {
+    /// What a value of so many bytes takes there.
+    fn room_of(&self, bytes: u64) -> u64 {
+        let granularity = self.granularity.max(1);
+        bytes.div_ceil(granularity).saturating_mul(granularity)
+    }
 }
 
 /// A step of a schedule. A read of a value means its latest definition: by a run, or by a move back.

@@ -90,7 +90,7 @@ impl State<'_> {
                 let read = self.first_read(value, back);
                 events.extend([(back, Event::In(value)), (read, Event::Read(value))]);
             }
-            let bytes = self.graph.values[value].bytes;
+            let bytes = link.room_of(self.graph.values[value].bytes);
             room.extend([(out, bytes), (last + 1, -bytes)]);
         }
         events.sort_unstable();
@@ -98,7 +98,7 @@ impl State<'_> {
         let mut held = 0;
         for (_, bytes) in room {
             held += bytes;
-            if held > link.bytes {
+            if held > link.bytes() {
                 return FULL;
             }
         }

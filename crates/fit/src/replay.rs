@@ -230,8 +230,8 @@ impl<'a> Replay<'a> {
                 };
                 self.close(value, end);
             }
-            if let Some((from, to)) = self.values[value].slow {
-                let bytes = i128::from(self.problem.values[value].bytes);
+            if let (Some((from, to)), Some(slow)) = (self.values[value].slow, &self.problem.slow) {
+                let bytes = i128::from(slow.room_of(self.problem.values[value].bytes));
                 self.slow[from] += bytes;
                 self.slow[to + 1] -= bytes;
             }

@@ -1464,7 +1464,7 @@ function fitCard(model, states) {
         make("p", {
           text:
             `${many(recomputed.length, "op runs", "ops run")} again` +
-            (offloaded > 0 ? ` and ${size(offloaded)} wait on the host` : "") +
+            (offloaded > 0 ? ` and ${size(offloaded)} wait in slower memory` : "") +
             `, which saves ${size(saved)}.`,
         }),
         recomputed.length ? list : null
@@ -1560,7 +1560,7 @@ function curveCard(model, curve, state) {
       `peak ${size(curve.peak[index])}`,
       make("br"),
       curve.recomputed[index] ? `${many(curve.recomputed[index], "op runs", "ops run")} again` : "nothing runs again",
-      curve.offloaded[index] ? `, ${size(curve.offloaded[index])} wait on the host` : "",
+      curve.offloaded[index] ? `, ${size(curve.offloaded[index])} wait in slower memory` : "",
       ...(state && index < count - 1 ? [make("br"), "The outline in the picture is what is live then, over a step of its own."] : [])
     );
     if (state) {

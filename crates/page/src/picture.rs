@@ -238,7 +238,7 @@ pub enum Work {
 pub struct Fitting {
     /// The names of what runs again.
     pub recomputed: Vec<String>,
-    /// Bytes that wait on the host meanwhile.
+    /// Bytes that wait in slower memory meanwhile.
     pub offloaded: Bytes,
     /// The bytes of arenas that this saves.
     pub saved: Bytes,
@@ -264,7 +264,7 @@ pub struct Point {
     pub seconds: f64,
     /// How many commands run again.
     pub recomputed: usize,
-    /// Bytes that wait on the host.
+    /// Bytes that wait in slower memory.
     pub offloaded: Bytes,
     /// For each command of the device, in order: when it ends, in predicted seconds, and the bytes that are live during it.
     pub profile: Vec<(f64, Bytes)>,

@@ -6,6 +6,7 @@ use plimsoll_graph::id::Id;
 
 use crate::lir::{Lir, Work, WorkId};
 use crate::live::Live;
+use crate::plan::DeviceId;
 
 /// An end is clearly earlier where even so many times the time is: predictions are no better than that. On one device all orders take
 /// the same time.
@@ -29,9 +30,14 @@ impl Evaluation {
     }
 }
 
-/// The number of a work's queue: those of so many devices, then those of copies beside them.
+/// The number of a work's queue.
 pub(crate) fn queue(work: &Work, devices: usize) -> usize {
-    work.device.index() + if work.is_beside { devices } else { 0 }
+    queue_of(work.device, work.is_beside, devices)
+}
+
+/// The number of a queue: those of so many devices, then those of copies beside them.
+pub(crate) fn queue_of(device: DeviceId, is_beside: bool, devices: usize) -> usize {
+    device.index() + if is_beside { devices } else { 0 }
 }
 
 /// When each work of a schedule ends: every queue takes its works in order, each when its inputs are there.

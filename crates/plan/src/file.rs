@@ -123,7 +123,7 @@ impl PlanFile {
         let mut plan = self.plan;
         plan.values = plan.constants.iter().map(|constant| value_of(graph, &pruned, constant)).collect::<Result<_>>()?;
         for (device, spec) in plan.devices.iter_mut().zip(devices) {
-            (device.limit, device.machine) = (spec.memory_limit, spec.machine);
+            (device.kind, device.limit, device.machine) = (spec.kind, spec.memory_limit, spec.machine);
         }
         // Where values are in files, the session says.
         plan.variables.iter_mut().for_each(|variable| variable.stored = None);

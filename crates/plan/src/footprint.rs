@@ -27,6 +27,7 @@ impl Footprint {
     pub fn new(specs: &[DeviceSpec]) -> Footprint {
         let need = |spec: &DeviceSpec| Need {
             name: spec.name.to_string(),
+            kind: spec.kind,
             limit: spec.memory_limit,
             machine: spec.machine,
             peak: Bytes::ZERO,

@@ -4,6 +4,7 @@
 //! `memory/src/ledger` enforces it on every reservation.
 
 use plimsoll_base::{Bytes, Error, Result, Shortage};
+use plimsoll_device::DeviceKind;
 
 use crate::plan::{Certainty, DevicePlan, Holder, PeakParts, Plan};
 
@@ -12,6 +13,8 @@ use crate::plan::{Certainty, DevicePlan, Holder, PeakParts, Plan};
 pub struct Need {
     /// The full name.
     pub name: String,
+    /// Its kind.
+    pub kind: DeviceKind,
     /// The line, where one was asked for.
     pub limit: Option<Bytes>,
     /// The machine's memory, of which devices that are processors take their parts together; none for other devices.
@@ -31,6 +34,7 @@ impl Need {
     pub fn of(device: &DevicePlan) -> Need {
         Need {
             name: device.name.clone(),
+            kind: device.kind,
             limit: device.limit,
             machine: device.machine,
             peak: device.peak.total(),
@@ -119,11 +123,17 @@ pub trait Needs {
         lines.max(self.machine().map_or(Bytes::ZERO, |machine| machine.shortfall()))
     }
 
-    /// The smallest limit that is enough, given to every device that has one. Where none has, or those that have hold nothing, it is
-    /// given to every device.
+    /// Which devices are given a limit where one is looked for: those that have one. Where none has, or those that have hold nothing,
+    /// every device. A file keeps its size.
+    fn are_limited(&self) -> Vec<bool> {
+        let limited = self.all().iter().any(|need| need.kind.computes() && need.limit.is_some() && need.peak > Bytes::ZERO);
+        self.all().iter().map(|need| need.kind.computes() && (need.limit.is_some() || !limited)).collect()
+    }
+
+    /// The smallest limit that is enough, given to every device that [`Needs::are_limited`] says.
     fn minimum_limit(&self) -> Bytes {
-        let limited = self.all().iter().any(|need| need.limit.is_some() && need.peak > Bytes::ZERO);
-        self.all().iter().filter(|need| need.limit.is_some() || !limited).map(|need| need.peak).max().unwrap_or_default()
+        let limited = self.all().iter().zip(self.are_limited()).filter(|(_, is_limited)| *is_limited);
+        limited.map(|(need, _)| need.peak).max().unwrap_or_default()
     }
 
     /// Whether every need stays under its line, and those of processors together in the machine's memory.

@@ -30,6 +30,7 @@ pub(crate) fn pack(request: &Request<'_>, mut lir: Lir, fitting: Option<Fitting>
         .iter()
         .map(|spec| DevicePlan {
             name: spec.name.to_string(),
+            kind: spec.kind,
             limit: spec.memory_limit,
             machine: spec.machine,
             peak: Default::default(),

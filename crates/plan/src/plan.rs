@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use plimsoll_base::{Bytes, DataType};
-use plimsoll_device::Program;
+use plimsoll_device::{DeviceKind, Program};
 use plimsoll_graph::{HostTensor, NodeId, Output, Shape, define_id};
 use serde::{Deserialize, Serialize};
 
@@ -88,6 +88,9 @@ pub struct Holder {
 pub struct DevicePlan {
     /// The full name.
     pub name: String,
+    /// Its kind.
+    #[serde(skip, default = "processor")]
+    pub kind: DeviceKind,
     /// The line, where there is one.
     pub limit: Option<Bytes>,
     /// The memory of the machine, where the device takes its part of that.
@@ -105,6 +108,11 @@ pub struct DevicePlan {
     pub live: Bytes,
     /// The largest holders at the peak, largest first; some entries only.
     pub holders: Vec<Holder>,
+}
+
+/// The kind of a device of a plan from a file, until it is known.
+fn processor() -> DeviceKind {
+    DeviceKind::Cpu
 }
 
 impl DevicePlan {

@@ -165,7 +165,7 @@ impl Plan {
         nodes.iter().filter_map(|node| self.nodes.get(node).map(|(name, ..)| name.as_str()))
     }
 
-    /// Bytes of values that wait on the host, so that it fits.
+    /// Bytes of values that wait in slower memory, the host's or a file, so that it fits.
     pub fn offloaded(&self) -> Bytes {
         self.fitting().map_or(Bytes::ZERO, |fitting| fitting.offloaded.iter().map(|(_, bytes)| *bytes).sum())
     }
@@ -307,7 +307,7 @@ impl fmt::Display for Plan {
             let ops = if fitting.recomputed.len() == 1 { "1 op runs" } else { &format!("{} ops run", fitting.recomputed.len()) };
             let meanwhile = match self.offloaded() {
                 Bytes::ZERO => String::new(),
-                bytes => format!(" and {bytes} wait on the host"),
+                bytes => format!(" and {bytes} wait in slower memory"),
             };
             writeln!(f, "made to fit: {ops} again{meanwhile}, which saves {saved}")?;
         }

@@ -5,9 +5,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use plimsoll_base::{Bytes, Error, Result};
 use plimsoll_cards::config::{find_device, get_memory_info, reset_memory_stats};
-use plimsoll_cards::{Division, Environment, MachineDescription, Options, PhysicalDevice};
-use plimsoll_device::{Costs, Device, DeviceSpec, Library};
+use plimsoll_cards::{Division, Environment, LogicalDevice, MachineDescription, Options, PhysicalDevice};
+use plimsoll_device::{Costs, Device, DeviceKind, DeviceSpec, Library};
 use plimsoll_device_cpu::{CpuDevice, CpuPool};
+use plimsoll_device_spill::SpillDevice;
 use plimsoll_kernels::CpuKernels;
 
 use crate::cancellation::Asking;
@@ -73,7 +74,9 @@ impl Devices {
         let (division, gpus) = crate::cards::open(found, options, environment, &asking)?;
         let cpus = crate::cards::processors(&division, &processor, threads).into_iter();
         let cpus = cpus.map(|spec| Arc::new(CpuDevice::new(spec, pool.clone(), Arc::new(CpuKernels))) as Arc<dyn Device>);
-        let devices = cpus.chain(gpus).collect();
+        let cpus: Vec<Arc<dyn Device>> = cpus.collect();
+        let files = division.of(DeviceKind::Spill).map(|file| spill(file, &*cpus[0])).collect::<Result<Vec<_>>>()?;
+        let devices = cpus.into_iter().chain(gpus).chain(files).collect();
         Devices::of(devices, options, Some(division), asking)
     }
 
@@ -123,7 +126,7 @@ impl Devices {
     /// Devices from another maker.
     ///
     /// # Errors
-    /// FAILED_PRECONDITION where there is none.
+    /// FAILED_PRECONDITION where there is none, and where one that computes is behind a file.
     pub fn with(devices: Vec<Arc<dyn Device>>, options: &Options) -> Result<Devices> {
         Devices::of(devices, options, None, Arc::default())
     }
@@ -131,6 +134,10 @@ impl Devices {
     fn of(devices: Vec<Arc<dyn Device>>, options: &Options, division: Option<Division>, asking: Arc<Asking>) -> Result<Devices> {
         if devices.is_empty() {
             return Err(Error::failed_precondition("there are no devices"));
+        }
+        let computes = |device: &Arc<dyn Device>| device.spec().kind.computes();
+        if !devices.is_sorted_by_key(|device| !computes(device)) {
+            return Err(Error::failed_precondition("a device that computes is behind a file"));
         }
         let specs = devices.iter().map(|device| device.spec().clone()).collect();
         let idle = Idle::new(&devices);
@@ -271,6 +278,13 @@ impl Devices {
     pub(crate) fn next_session(&self) -> u64 {
         self.0.sessions.fetch_add(1, Ordering::Relaxed)
     }
+}
+
+/// The file of a `--spill`. Its buffer is in the memory of a processor, whose overhead it is.
+fn spill(file: &LogicalDevice, cpu: &dyn Device) -> Result<Arc<dyn Device>> {
+    let buffer = cpu.allocate(cpu.spec().overhead, &format!("buffer of {}", file.name.short()))?;
+    let folder = file.folder.as_deref().ok_or_else(|| Error::internal(format!("{} is in no folder", file.name)))?;
+    Ok(Arc::new(SpillDevice::create(file.spill_spec(), folder, buffer)?))
 }
 
 impl std::fmt::Debug for Devices {

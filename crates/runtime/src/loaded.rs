@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use plimsoll_base::{Bytes, Error, Result};
-use plimsoll_device::{Bindings, Device, Executable, Failure, Outside, Run, Work};
+use plimsoll_device::{Bindings, Device, DeviceKind, Executable, Failure, Outside, Run, Work};
 use plimsoll_graph::id::Id;
 use plimsoll_memory::{Address, Block, Loan};
 use plimsoll_plan::{Plan, PlanVariable, VariableKind};
@@ -282,7 +282,10 @@ impl Loaded {
         let command = queue.program.commands.get(failure.command as usize);
         let is_outside = command.is_some_and(|command| matches!(command.work, Work::Outside { .. }));
         let error = said.filter(|_| is_outside).unwrap_or_else(|| failure.fault.to_error());
-        let error = error.on_device(self.devices[queue.device.index()].spec().name.to_string());
+        let spec = self.devices[queue.device.index()].spec();
+        // Which file it is, the device's name does not say.
+        let error = if spec.kind == DeviceKind::Spill { error.context(&spec.description) } else { error };
+        let error = error.on_device(spec.name.to_string());
         match command {
             Some(command) => error.at_node(command.label.to_string()),
             None => error,

@@ -275,7 +275,9 @@ impl DeviceConfig {
     /// As [`DeviceConfig::initialize`].
     pub fn list_logical_devices(&mut self, kind: Option<DeviceKind>) -> Result<Vec<LogicalDevice>> {
         let devices = &self.initialize()?.devices;
-        Ok(devices.iter().filter(|device| kind.is_none_or(|kind| kind == device.kind)).cloned().collect())
+        // A file is no device of TensorFlow's.
+        let is_listed = |device: &&LogicalDevice| device.kind.computes() && kind.is_none_or(|kind| kind == device.kind);
+        Ok(devices.iter().filter(is_listed).cloned().collect())
     }
 
     /// Whether a device is among the physical ones.

@@ -1,5 +1,7 @@
 //! Logical devices: the parts into which cards and processors are divided.
 
+use std::path::PathBuf;
+
 use plimsoll_base::Bytes;
 use plimsoll_device::{DeviceKind, DeviceName};
 
@@ -121,9 +123,12 @@ pub struct LogicalDevice {
     pub kind: DeviceKind,
     /// The card that it is a part of; none for a processor.
     pub card: Option<Card>,
+    /// The folder that it is a file in; none for devices that compute.
+    pub folder: Option<PathBuf>,
     /// How many bytes may be handed out on it, overhead not counted: TensorFlow's limit. Only a processor may have none.
     pub memory_limit: Option<Bytes>,
-    /// Its share of the overhead of the card's context. The line on the card is the limit and this together.
+    /// Its share of the overhead of the card's context; of the first processor the buffer of a file. The line is the limit and this
+    /// together.
     pub overhead: Bytes,
     /// The bytes that are reserved when it is opened.
     pub reserve: Reserve,
@@ -149,7 +154,7 @@ impl LogicalDevice {
         self.name.index.unwrap_or_default()
     }
 
-    /// All that it may take of the card, overhead included.
+    /// All that it may take, overhead included.
     pub fn line(&self) -> Option<Bytes> {
         self.memory_limit.map(|limit| limit + self.overhead)
     }
@@ -165,6 +170,7 @@ impl LogicalDevice {
     pub fn allocator_name(&self) -> String {
         match (self.kind, self.allocator.kind) {
             (DeviceKind::Cpu, _) => "cpu".into(),
+            (DeviceKind::Spill, _) => "file".into(),
             (DeviceKind::Gpu, AllocatorKind::CudaMallocAsync) => "gpu_async_".to_string() + &self.index().to_string(),
             (DeviceKind::Gpu, _) => format!("GPU_{}_bfc", self.index()),
         }
@@ -190,7 +196,7 @@ pub struct LeftOut {
 /// A machine, divided.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Division {
-    /// The logical devices: CPUs, then GPUs, each in the order of their numbers.
+    /// The logical devices: CPUs, then GPUs, each in the order of their numbers; then the file in which values of processors wait.
     pub devices: Vec<LogicalDevice>,
     /// The cards that the process sees, whether they are used or not, in the order of their numbers.
     pub seen: Vec<Card>,

@@ -13,18 +13,19 @@ mod share;
 mod virtual_devices;
 
 use plimsoll_base::{Bytes, Error, Result};
-use plimsoll_device::{DeviceKind, DeviceName};
+use plimsoll_device::{DeviceKind, DeviceName, DeviceSpec};
 
 pub use choose::{seen, visible_device_list};
 pub use limit::system_memory;
 pub use logical::{AllocatorKind, AllocatorOptions, Card, Division, LeftOut, Link, LogicalDevice, PinnedHost, Reserve};
 
-use crate::{Environment, GpuConfig, Options, PhysicalDevice};
+use crate::{Environment, GpuConfig, Options, PhysicalDevice, Spill};
 
 /// More logical GPUs than this are taken for a mistake.
 const MOST_GPUS: usize = 256;
 
-/// Divides a machine with these cards. CPUs come first; then, unless `device_filters` leave them out, GPUs.
+/// Divides a machine with these cards. CPUs come first; then, unless `device_filters` leave them out, GPUs; the file of a `--spill` is
+/// last.
 ///
 /// Nothing that is configured for GPUs is looked at where no card is seen, as in TensorFlow; flags that name a GPU are.
 ///
@@ -53,6 +54,9 @@ pub fn resolve(physical: &[PhysicalDevice], options: &Options, environment: &Env
         division.pinned_host = Some(pinned_host(&options.gpu, environment));
         division.devices.extend(gpus);
     }
+    if let Some(file) = &options.spill {
+        spill(file, &mut division.devices)?;
+    }
     Ok(division)
 }
 
@@ -77,11 +81,38 @@ pub(crate) fn usable_cards(physical: &[PhysicalDevice], environment: &Environmen
     choose::usable(seen, environment, &mut notes).0
 }
 
+/// The file, behind the devices that compute. Its buffer is a part of the first processor's line.
+fn spill(file: &Spill, devices: &mut Vec<LogicalDevice>) -> Result<()> {
+    let buffer = DeviceSpec::spill_buffer(file.bytes);
+    if let Some(cpu) = devices.iter_mut().find(|device| device.kind == DeviceKind::Cpu) {
+        if let Some(limit) = cpu.memory_limit.filter(|limit| *limit <= buffer) {
+            let why = format!("--spill {file}: its buffer alone takes {buffer} of {limit}");
+            return Err(Error::invalid_argument(why)
+                .on_device(cpu.name.to_string())
+                .with_remedy("raise the limit, or ask for a smaller file"));
+        }
+        cpu.overhead = buffer;
+        cpu.memory_limit = cpu.memory_limit.map(|limit| limit - buffer);
+        cpu.reasons.push(format!("--spill {file}: a buffer of {buffer}"));
+    }
+    let file = LogicalDevice {
+        name: DeviceName::local("SPILL", 0),
+        kind: DeviceKind::Spill,
+        folder: Some(file.folder.clone()),
+        reserve: Reserve::Whole,
+        reasons: vec![format!("--spill {file}")],
+        ..cpu(0, Some(file.bytes))
+    };
+    devices.push(file);
+    Ok(())
+}
+
 fn cpu(index: u32, memory_limit: Option<Bytes>) -> LogicalDevice {
     LogicalDevice {
         name: DeviceName::local("CPU", index),
         kind: DeviceKind::Cpu,
         card: None,
+        folder: None,
         memory_limit,
         overhead: Bytes::ZERO,
         reserve: Reserve::Plan,

@@ -6,7 +6,7 @@ use plimsoll_base::{Bytes, Code, Error, Result};
 use plimsoll_device::DeviceKind;
 
 use super::resolve::MOST;
-use super::{MemoryLimit, Options};
+use super::{MemoryLimit, Options, Spill};
 
 impl Options {
     /// Whether the flags are as they should be, whatever the machine.
@@ -18,6 +18,7 @@ impl Options {
             return Err(mistake.clone());
         }
         self.fraction()?;
+        self.spill.as_ref().map_or(Ok(()), Spill::check)?;
         let wrong = |what: &str, remedy: &str| Err(Error::invalid_argument(what.to_string()).with_remedy(remedy));
         if self.preallocate && self.allow_growth == Some(true) {
             return wrong("--preallocate and --allow-growth contradict each other", "leave one of them out");

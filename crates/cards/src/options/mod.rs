@@ -5,6 +5,7 @@ mod gpu;
 mod limits;
 mod parse;
 mod resolve;
+mod spill;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,6 +18,7 @@ use plimsoll_device::{Costs, DeviceKind};
 pub use environment::Environment;
 pub use gpu::{GpuConfig, VirtualDevices};
 pub(crate) use resolve::MOST;
+pub use spill::Spill;
 
 /// How nodes come to devices.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -83,8 +85,10 @@ pub struct Options {
     /// How nodes come to devices.
     pub placement: PlacementMode,
     /// Whether a plan that takes more than the limits of its devices is made to fit them: some of its ops run again instead of their
-    /// results waiting. The results are the same.
+    /// results waiting, and some results wait in a slower memory. The results are the same.
     pub fit: bool,
+    /// A file in which values of processors wait where a plan is made to fit: see [`Options::spill`].
+    pub spill: Option<Spill>,
     /// Threads that compute at the same time; 0 is one for every core this process may use.
     pub intra_op: i32,
     /// Queues of one run that advance at the same time; 0 is as many as there are threads, and less than 0 is 1, as
@@ -131,6 +135,7 @@ impl Default for Options {
             place_pruned_graph: false,
             placement: PlacementMode::TensorFlow,
             fit: true,
+            spill: None,
             intra_op: 0,
             inter_op: 0,
             device_count: BTreeMap::new(),
@@ -183,6 +188,16 @@ impl Options {
     /// Which physical GPUs are seen, in which order: `3,2`.
     pub fn visible_devices(mut self, list: impl Into<String>) -> Options {
         self.visible_devices = Some(list.into());
+        self
+    }
+
+    /// Makes a file of that size (`8GiB`) in a folder, in which values of processors wait where a plan is made to fit. It has no name,
+    /// is made with all of its bytes when the devices are opened, and is gone with them. A mistake in the texts is reported then.
+    pub fn spill(mut self, folder: &str, size: &str) -> Options {
+        match format!("{folder}={size}").parse() {
+            Ok(spill) => self.spill = Some(spill),
+            Err(error) => self.mistake = self.mistake.or(Some(error)),
+        }
         self
     }
 

@@ -74,7 +74,7 @@ impl Options {
         self.check()?;
         let division = resolve(&[], self, &Environment::new())?;
         let cpus = division.of(DeviceKind::Cpu);
-        Ok(cpus.map(|device| DeviceSpec::cpu(device.index(), device.memory_limit, threads, instructions)).collect())
+        Ok(cpus.map(|device| device.cpu_spec(threads, instructions)).collect())
     }
 }
 

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{document, plimsoll};
+use super::{Folder, document, plimsoll};
 
 const TOWERS: &str = "plan towers2_adam_ref/graph.pb --target train --feed-shape x=64x8x8x3 --feed-shape y=64 --json";
 
@@ -33,6 +33,86 @@ fn a_plan_at_a_limit_of_the_curve_is_the_plan_of_the_curve() {
     assert_eq!((&refused["fits"], number(&refused, "shortfall_bytes"), number(&refused, "minimum_limit_bytes")), (&false.into(), 1, least));
     let as_it_is = document(&format!("{TOWERS} --memory-limit CPU:0={}B --fit=off", highest - 1));
     assert_eq!((number(&as_it_is, "shortfall_bytes"), number(&as_it_is, "minimum_limit_bytes")), (1, highest));
+}
+
+#[test]
+fn a_file_is_a_second_line() {
+    let folder = Folder::new("spill");
+    let file = format!("--spill {}=4MiB", folder.0.display());
+    let unlimited = document(&format!("{TOWERS} {file} --curve"));
+    let least = number(&unlimited, "minimum_limit_bytes");
+    let buffer = number(&unlimited["devices"][0], "overhead_bytes");
+    assert!(buffer > 0 && least <= number(&document(TOWERS), "minimum_limit_bytes") + buffer);
+    let curve = unlimited["curve"].as_array().unwrap();
+    assert!(curve.iter().any(|point| number(point, "offloaded_bytes") > 0), "{curve:?}");
+    let mut before: Option<(u64, f64)> = None;
+    for point in curve {
+        let plan = document(&format!("{TOWERS} {file} --memory-limit CPU:0={}B", number(point, "limit_bytes")));
+        let peak = number(&plan["devices"][0], "peak_bytes");
+        assert_eq!((&plan["fits"], peak), (&true.into(), number(point, "peak_bytes")), "{point}");
+        assert_eq!(number(&plan, "offloaded_bytes"), number(point, "offloaded_bytes"));
+        let spilled = plan["devices"].as_array().unwrap().last().unwrap();
+        assert!(spilled["name"].as_str().unwrap().ends_with("SPILL:0") && number(spilled, "limit_bytes") == 4 << 20, "{spilled}");
+        assert_eq!(number(spilled, "peak_bytes") > 0, number(point, "offloaded_bytes") > 0);
+        let seconds = plan["predicted_step_seconds"].as_f64().unwrap();
+        assert!(before.is_none_or(|(low, slow)| low <= peak && seconds <= slow), "{point}: {seconds}, {before:?}");
+        before = Some((peak, seconds));
+    }
+    let refused = document(&format!("{TOWERS} {file} --memory-limit CPU:0={}B", least - 1));
+    assert_eq!((&refused["fits"], number(&refused, "shortfall_bytes"), number(&refused, "minimum_limit_bytes")), (&false.into(), 1, least));
+    let small = plimsoll(&format!("{TOWERS} --spill {}=64KiB --memory-limit CPU:0=8KiB", folder.0.display()));
+    assert!(small.err.contains("with a file of ") && small.err.contains("the smallest limit is about "), "{}", small.err);
+}
+
+#[test]
+fn a_case_runs_at_its_least_limit_with_a_file() {
+    let folder = Folder::new("spill-case");
+    let verify = |limit: u64| {
+        let file = format!("{}=64KiB", folder.0.display());
+        let said = plimsoll(&format!("verify towers2_adam_ref --json --spill {file} --memory-limit CPU:0={limit}B"));
+        serde_json::from_str::<Value>(&said.out).unwrap()[0].clone()
+    };
+    let least = number(&verify(5000), "minimum_limit_bytes");
+    let verdict = verify(least);
+    assert_eq!(verdict["status"], "OK", "{verdict}");
+    for device in verdict["devices"].as_array().unwrap() {
+        assert_eq!(device["planned_peak_bytes"], device["measured_peak_bytes"], "{verdict}");
+    }
+    assert_eq!(number(&verdict["devices"][0], "measured_peak_bytes"), least);
+    assert_eq!(verify(least - 1)["status"], "FAIL");
+}
+
+#[test]
+fn commands_that_run_take_a_file() {
+    let folder = Folder::new("spills");
+    let file = format!("--spill {}=1MiB", folder.0.display());
+    for command in [
+        "verify mlp_adam_resource",
+        "bench mlp_adam_resource --runs 1",
+        "train digits --towers 1 --steps 2",
+        "train digits --towers 1 --steps 2 --largest-batch --memory-limit CPU:0=2MiB",
+        "eval scalars/graph.pb --feed-shape a= --feed-shape x:0= --feed-shape b=",
+        "devices",
+    ] {
+        let said = plimsoll(&format!("{command} {file}"));
+        assert_eq!(said.code, 0, "{command}: {}{}", said.out, said.err);
+    }
+    assert_eq!(std::fs::read_dir(&folder.0).unwrap().count(), 0);
+    let listed = document(&format!("devices --json {file}"));
+    let last = listed["devices"].as_array().unwrap().last().unwrap();
+    assert_eq!(
+        (number(last, "limit_bytes"), last["description"].as_str().unwrap()),
+        (1 << 20, &*format!("a file in {}", folder.0.display()))
+    );
+    for (given, said) in [
+        ("/nowhere=1MiB", "no file can be made in /nowhere"),
+        ("/tmp", "--spill /tmp: no size is given"),
+        ("/tmp=0", "--spill /tmp=0B: a file has 4 KiB at least"),
+        ("/tmp=1048576GiB", "for a file: "),
+    ] {
+        let refused = plimsoll(&format!("verify mlp_adam_resource --spill {given}"));
+        assert!(refused.code != 0 && format!("{}{}", refused.out, refused.err).contains(said), "{given}: {}{}", refused.out, refused.err);
+    }
 }
 
 #[test]

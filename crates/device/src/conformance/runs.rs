@@ -217,9 +217,9 @@ pub(super) fn programs_that_contradict_themselves_are_refused(rig: &dyn Rig) {
 
 pub(super) fn a_lost_device_says_so(rig: &dyn Rig) {
     let devices = rig.devices(2, line(rig));
-    let first = vec![call(rig, CellOperation::Mix(1), 1, vec![cells(0, 0, 1)], &[(1, 1)])];
-    let second = vec![call(rig, CellOperation::Mix(2), 1, vec![cells(1, 0, 1)], &[])];
-    let mut loaded = Loaded::new(&devices, vec![first, second], 1);
+    let first = vec![copy(cells(0, 0, 1), cells(0, 1, 1), &[(1, 1)])];
+    let second = vec![copy(cells(0, 0, 1), cells(1, 0, 1), &[])];
+    let mut loaded = Loaded::new(&devices, vec![first, second], 2);
     assert_eq!(loaded.step(), None);
     if !rig.lose(&devices[1]) {
         return;
@@ -232,8 +232,9 @@ pub(super) fn a_lost_device_says_so(rig: &dyn Rig) {
     let codes = [loaded.arenas[1].read(0, &mut [0]), loaded.arenas[1].write(0, &[0])].map(|result| result.unwrap_err().code());
     assert_eq!(codes, [Code::Unavailable; 2]);
     // The other one goes on.
-    let mut alone = Loaded::new(&devices[..1], vec![vec![call(rig, CellOperation::Mix(4), 1, vec![cells(0, 0, 1)], &[])]], 1);
-    assert_eq!((alone.step(), alone.cell(0, 0)), (None, 4));
+    let mut alone = Loaded::new(&devices[..1], vec![vec![copy(cells(0, 0, 1), cells(0, 1, 1), &[])]], 2);
+    alone.set(0, 0, 4);
+    assert_eq!((alone.step(), alone.cell(0, 1)), (None, 4));
 }
 
 pub(super) fn a_device_may_be_lost_in_the_last_command(rig: &dyn Rig) {

@@ -201,7 +201,8 @@ impl Costs {
 
     /// The predicted seconds of a copy of `bytes` bytes between the memories of two devices, or in that of one.
     pub fn copy_seconds(&self, from: &DeviceSpec, to: &DeviceSpec, bytes: f64) -> f64 {
-        match self.table(to).filter(|_| !from.is_modelled()) {
+        let is_in_memory = !from.is_modelled() && from.kind.computes() && to.kind.computes();
+        match self.table(to).filter(|_| is_in_memory) {
             Some(table) => table.copy_seconds(bytes, to.threads),
             None => to.copy_seconds(from, bytes) + SECONDS_PER_COMMAND,
         }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::Ledger;
 
 /// Refuses requests to ledgers by their number. Every reservation, every larger loan and every mapping of the ledgers that share it
-/// is counted, from 0. It fails where the number is in a range. For tests that let memory run out at every place.
+/// is counted, from 0; for a file, every access to it. It fails where the number is in a range. For tests that let memory run out at every place.
 #[derive(Debug, Default)]
 pub struct Faults {
     asked: AtomicU64,
@@ -40,7 +40,8 @@ impl Faults {
         self.hit.load(Ordering::SeqCst)
     }
 
-    fn refuses_this(&self) -> bool {
+    /// Counts a request, and says whether it is refused.
+    pub fn refuses_this(&self) -> bool {
         let number = self.asked.fetch_add(1, Ordering::SeqCst);
         let refuses = self.start.load(Ordering::SeqCst) <= number && number < self.end.load(Ordering::SeqCst);
         self.hit.fetch_add(u64::from(refuses), Ordering::SeqCst);

@@ -24,7 +24,8 @@ impl Wholes {
     /// # Errors
     /// As [`place`].
     pub fn new(request: &PlaceRequest<'_>) -> Result<Wholes> {
-        let ids = || request.devices.iter().enumerate().map(|(index, spec)| (DeviceId::from_index(index), spec.kind == DeviceKind::Cpu));
+        let specs = || request.devices.iter().enumerate().filter(|(_, spec)| spec.kind.computes());
+        let ids = || specs().map(|(index, spec)| (DeviceId::from_index(index), spec.kind == DeviceKind::Cpu));
         let cards = ids().filter(|(_, is_cpu)| !is_cpu);
         let candidates: Vec<DeviceId> = cards.chain(ids().filter(|(_, is_cpu)| *is_cpu)).map(|(id, _)| id).collect();
         let whole = |device: DeviceId| {

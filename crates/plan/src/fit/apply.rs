@@ -7,11 +7,11 @@ use plimsoll_fit::Step;
 use plimsoll_graph::id::Id;
 use plimsoll_graph::{IdVec, NodeId};
 
+use super::away::Away;
 use super::bodies::{self, Bodies};
 use super::problem::overwriting;
 use crate::Request;
 use crate::lir::{Home, Lir, ValueId, View, WorkId, WorkKind};
-use crate::plan::DeviceId;
 use crate::prepare::prepare;
 
 /// A region with the works of a schedule, in its order.
@@ -19,15 +19,8 @@ pub(super) struct Applied {
     pub lir: Lir,
     /// The nodes of the works that run again.
     pub recomputed: Vec<NodeId>,
-    /// The nodes of the values that wait on the host meanwhile, with their bytes.
+    /// The nodes of the values that wait in a slower memory meanwhile, with their bytes.
     pub offloaded: Vec<(NodeId, Bytes)>,
-}
-
-/// A device whose values can wait in the host's memory.
-#[derive(Clone, Copy)]
-pub(super) struct Away {
-    pub device: DeviceId,
-    pub host: DeviceId,
 }
 
 /// The region at hand with the works of a schedule, and its loops with those of their bodies.
@@ -44,7 +37,7 @@ pub(super) fn apply(request: &Request<'_>, before: &Lir, steps: &[Step], away: A
     before.values.ids().for_each(|value| {
         now.push(value);
     });
-    // By value: its copy on the host.
+    // By value: its copy in the slower memory.
     let mut copies: HashMap<ValueId, ValueId> = HashMap::new();
     // What leaves the device before its next work, which waits for that; and the latest work, which comes before what moves back.
     let (mut leaving, mut latest): (Vec<WorkId>, Option<WorkId>) = (Vec::new(), None);
@@ -59,14 +52,15 @@ pub(super) fn apply(request: &Request<'_>, before: &Lir, steps: &[Step], away: A
                 let value = ValueId::from_index(value);
                 let (bytes, node) = (before.values[value].bytes, before.values[value].node);
                 let is_out = matches!(step, Step::Out(_));
+                let slow = away.slow.ok_or_else(no_step)?;
                 let from = if is_out { now[value] } else { *copies.get(&value).ok_or_else(no_step)? };
-                let to = lir.value(if is_out { away.host } else { away.device }, Home::Arena, bytes, node);
+                let to = lir.value(if is_out { slow.device } else { away.device }, Home::Arena, bytes, node);
                 lir.values[to].is_copy = true;
-                let id = lir.work(WorkKind::Copy, away.device, vec![node], vec![View::of_bytes(from, bytes)], vec![to]);
+                let id = lir.work(WorkKind::Copy, slow.carrier, vec![node], vec![View::of_bytes(from, bytes)], vec![to]);
                 // A value that may not have been made is copied only if it was.
                 lir.works[id].guard = definitions[value].and_then(|work| before.works[work].guard).map(|guard| now[guard]);
                 lir.works[id].prepared = Some(prepare(request, &lir, &lir.works[id])?);
-                lir.works[id].is_beside = true;
+                lir.works[id].is_beside = slow.is_beside;
                 if is_out {
                     leaving.push(id);
                     offloaded.push((node, Bytes(bytes)));

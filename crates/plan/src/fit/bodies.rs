@@ -6,8 +6,8 @@ use plimsoll_base::{Bytes, Result};
 use plimsoll_fit::{Step, Way};
 use plimsoll_graph::IdVec;
 
-use super::apply::{self, Away};
-use super::{descent, problem};
+use super::away::Away;
+use super::{apply, descent, problem};
 use crate::Request;
 use crate::lir::{Home, Lir, Region, RegionId, Trips, ValueId, WorkId, WorkKind};
 use crate::order::taken;
@@ -62,13 +62,13 @@ impl Bodies {
 
     /// The schedules of the region at hand, one of so many.
     fn of(&self, request: &Request<'_>, lir: &Lir, device: DeviceId, count: u64) -> Result<Vec<Body>> {
-        let problem = problem::problem(request, lir, device, Bytes::ZERO, self);
+        let problem = problem::problem(request, lir, device, None, self);
         let states = plimsoll_fit::descend(&problem, descent::effort(problem.works.len()) / count.max(4));
         let (mut bodies, mut least) = (Vec::new(), lir.region().arena);
         let mut seconds = once(lir);
+        let away = Away { device, slow: None };
         let stride = states.len().div_ceil(MOST_BODIES).max(1);
         for state in states.iter().rev().step_by(stride).collect::<Vec<_>>().into_iter().rev() {
-            let away = Away { device, host: request.placement.host };
             let applied = apply::apply(request, lir, &state.steps, away, self)?.lir;
             let (arena, takes) = (taken(&applied, request.devices), once(&applied));
             if arena < least && takes >= seconds {

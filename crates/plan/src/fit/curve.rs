@@ -3,6 +3,7 @@
 use plimsoll_base::{Bytes, Result};
 use plimsoll_graph::id::Id;
 
+use super::away::Away;
 use super::descent::Descent;
 use super::{arenas, settled};
 use crate::Request;
@@ -24,7 +25,7 @@ pub struct CurvePoint {
     pub seconds: f64,
     /// How many commands run again.
     pub recomputed: usize,
-    /// Bytes of values that wait on the host meanwhile.
+    /// Bytes of values that wait in a slower memory meanwhile.
     pub offloaded: Bytes,
     /// For each command of the device, in order: when it ends, in predicted seconds, and the bytes of the device that are live during
     /// it.
@@ -35,16 +36,23 @@ pub struct CurvePoint {
 const POINTS: u64 = 10;
 
 /// The plans of a request for lines of one device, from the least that it can take to what the plan takes as it is. The other devices
-/// take at most what they take there. A device whose memory no plan changes has one point.
+/// take at most what they take there; one in whose memory values of this device can wait, as much as its line says. A device whose
+/// memory no plan changes has one point.
 ///
 /// # Errors
 /// As [`crate::plan`].
 pub fn curve(request: &Request<'_>, device: DeviceId) -> Result<Vec<CurvePoint>> {
     let lir = lir_of(request)?;
-    let outside = outside_arena(request, &settled(&lir), device).total();
+    let settled = settled(&lir);
+    let outside = outside_arena(request, &settled, device).total();
     let now = arenas(request, &lir);
     let highest = now[device.index()];
-    let mut descent = Descent::new(request, lir, device, now.into_iter().map(Some).collect())?;
+    let mut most: Vec<Option<Bytes>> = now.into_iter().map(Some).collect();
+    if let Some(slow) = Away::of(request, device).slow {
+        let taken = &mut most[slow.device.index()];
+        *taken = slow.room(request, &settled).map(|room| room.max(taken.unwrap_or_default()));
+    }
+    let mut descent = Descent::new(request, lir, device, most)?;
     let last = descent.first_below(Bytes::ZERO)?;
     let lowest = descent.bytes(last)?.unwrap_or(highest);
     let mut points: Vec<CurvePoint> = Vec::new();

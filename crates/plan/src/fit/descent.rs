@@ -4,7 +4,8 @@ use plimsoll_base::{Bytes, Result};
 use plimsoll_fit::State;
 use plimsoll_graph::id::Id;
 
-use super::apply::{self, Applied, Away};
+use super::apply::{self, Applied};
+use super::away::Away;
 use super::bodies::Bodies;
 use super::{arenas, problem};
 use crate::Request;
@@ -21,14 +22,15 @@ pub(super) fn effort(works: usize) -> u64 {
     EFFORT.saturating_mul(works as u64).clamp(LEAST_EFFORT, MOST_EFFORT)
 }
 
-/// The schedules of one device, from the one as it is to the lowest.
+/// The schedules of one device, from the one as it is on, none faster than the one before.
 pub(super) struct Descent<'a> {
     request: &'a Request<'a>,
     lir: Lir,
     bodies: Bodies,
-    device: DeviceId,
+    away: Away,
     /// What the arenas of the other devices may take.
     most: Vec<Option<Bytes>>,
+    /// None is faster than the one before: so a lower line never gives a faster plan.
     states: Vec<State>,
     /// For each state what its arena takes, once that is known: nothing where another device takes more than it may.
     known: Vec<Option<Option<Bytes>>>,
@@ -38,14 +40,21 @@ impl<'a> Descent<'a> {
     /// # Errors
     /// INTERNAL where a schedule of the search does not hold.
     pub fn new(request: &'a Request<'a>, lir: Lir, device: DeviceId, most: Vec<Option<Bytes>>) -> Result<Descent<'a>> {
-        let host = request.placement.host.index();
-        let taken = arenas(request, &lir);
-        let on_host = most[host].map_or(Bytes(u64::MAX / 2), |most| most - taken[host]);
+        let (away, taken) = (Away::of(request, device), arenas(request, &lir));
+        let room = |at: DeviceId| most[at.index()].map_or(Bytes(u64::MAX / 2), |most| most - taken[at.index()]);
+        let slow = away.slow.map(|slow| slow.for_search(request, device, room(slow.device))).filter(|slow| slow.bytes > 0);
         let bodies = Bodies::new(request, &lir, device, taken[device.index()])?;
-        let problem = problem::problem(request, &lir, device, on_host, &bodies);
-        let states = plimsoll_fit::descend(&problem, effort(problem.works.len()));
+        let is_file = away.slow.is_some_and(|slow| !request.devices[slow.device.index()].kind.computes());
+        let mut problem = problem::problem(request, &lir, device, slow, &bodies);
+        let effort = effort(problem.works.len());
+        let mut states = plimsoll_fit::descend(&problem, effort);
+        if is_file && problem.slow.take().is_some() {
+            // A file is slow, and buffers of moves are live a little longer than the search knows: also those that move nothing.
+            states.extend(plimsoll_fit::descend(&problem, effort));
+            states.sort_by(|one, other| one.seconds.total_cmp(&other.seconds).then(other.peak.cmp(&one.peak)));
+        }
         let known = vec![None; states.len()];
-        Ok(Descent { request, lir, bodies, device, most, states, known })
+        Ok(Descent { request, lir, bodies, away, most, states, known })
     }
 
     /// The first schedule whose packed arena is within `room`; where none is, the one with the smallest.
@@ -62,7 +71,7 @@ impl<'a> Descent<'a> {
         let mut lowest: Option<(Bytes, usize)> = None;
         for state in (0..self.states.len()).rev() {
             if lowest.is_some_and(|(bytes, _)| self.states[state].peak >= bytes.0) {
-                break;
+                continue;
             }
             if let Some(bytes) = self.bytes(state)?
                 && lowest.is_none_or(|(least, _)| bytes <= least)
@@ -82,9 +91,9 @@ impl<'a> Descent<'a> {
             return Ok(*known);
         }
         let arenas = arenas(self.request, &self.schedule(state)?.lir);
-        let mut others = (0..arenas.len()).filter(|index| *index != self.device.index());
+        let mut others = (0..arenas.len()).filter(|index| *index != self.away.device.index());
         let is_over = others.any(|index| self.most[index].is_some_and(|most| arenas[index] > most));
-        let bytes = Some(arenas[self.device.index()]).filter(|_| !is_over);
+        let bytes = Some(arenas[self.away.device.index()]).filter(|_| !is_over);
         if let Some(known) = self.known.get_mut(state) {
             *known = Some(bytes);
         }
@@ -97,10 +106,7 @@ impl<'a> Descent<'a> {
     /// INTERNAL where it does not hold.
     pub fn schedule(&self, state: usize) -> Result<Applied> {
         match self.states.get(state) {
-            Some(state) => {
-                let away = Away { device: self.device, host: self.request.placement.host };
-                apply::apply(self.request, &self.lir, &state.steps, away, &self.bodies)
-            }
+            Some(state) => apply::apply(self.request, &self.lir, &state.steps, self.away, &self.bodies),
             None => Ok(Applied { lir: self.lir.clone(), recomputed: Vec::new(), offloaded: Vec::new() }),
         }
     }

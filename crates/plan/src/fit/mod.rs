@@ -1,4 +1,5 @@
-//! A schedule that is too big is made to fit: works run again, later, in place of values that would wait; values of cards wait on the host.
+//! A schedule that is too big is made to fit: works run again, later, in place of values that would wait; values of cards wait on the host,
+//! and those of processors in a file.
 //!
 //! For each device there is one descent from the schedule as it is: a list of schedules ([`plimsoll_fit::descend`]), each with a lower
 //! live peak on that device than the one before and no better predicted time. It does not depend on the line. The first one that is
@@ -8,10 +9,11 @@
 //! A loop is one work with several ways to run, one for each schedule of its body: the body has a descent of its own. A loop that writes
 //! nothing but values of the arena may also run again.
 //!
-//! [`problem`]: the schedule as numbers. [`bodies`]: the schedules of loops' bodies. [`descent`]: the schedules of a device. [`apply`]: the
+//! [`away`]: where values wait. [`problem`]: the schedule as numbers. [`bodies`]: the schedules of loops' bodies. [`descent`]: the schedules of a device. [`apply`]: the
 //! numbers as works. [`curve`]: what each line costs.
 
 mod apply;
+mod away;
 mod bodies;
 mod curve;
 mod descent;
@@ -39,7 +41,7 @@ use crate::report::outside_arena;
 pub struct Fitting {
     /// For each command that runs again: the node that it is named after. A node may be there several times.
     pub recomputed: Vec<NodeId>,
-    /// For each value that waits on the host meanwhile: its node and its bytes.
+    /// For each value that waits in a slower memory meanwhile: its node and its bytes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub offloaded: Vec<(NodeId, Bytes)>,
     /// For each device, the bytes of the arena of the plan as it was.

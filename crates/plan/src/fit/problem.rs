@@ -1,7 +1,6 @@
 //! The region as numbers, for the search: see [`plimsoll_fit::Problem`].
 
 use plimsoll_base::Bytes;
-use plimsoll_device::DeviceKind;
 use plimsoll_fit::{Problem, Slow, Value, Work};
 use plimsoll_graph::IdVec;
 use plimsoll_graph::id::Id;
@@ -14,8 +13,8 @@ use crate::live::pairs;
 use crate::plan::DeviceId;
 
 /// The works of the region in their order, with the bytes that they take of one device's arena. Values have their own numbers.
-/// They may wait in so many bytes of the host's memory. Loops run in the ways of their bodies.
-pub(super) fn problem(request: &Request<'_>, lir: &Lir, device: DeviceId, on_host: Bytes, bodies: &Bodies) -> Problem {
+/// They may wait in a slower memory. Loops run in the ways of their bodies.
+pub(super) fn problem(request: &Request<'_>, lir: &Lir, device: DeviceId, slow: Option<Slow>, bodies: &Bodies) -> Problem {
     let spec = &request.devices[device.index()];
     let mut number: IdVec<WorkId, usize> = IdVec::filled(usize::MAX, lir.works.len());
     lir.region().works.iter().enumerate().for_each(|(index, id)| number[*id] = index);
@@ -47,21 +46,7 @@ pub(super) fn problem(request: &Request<'_>, lir: &Lir, device: DeviceId, on_hos
         let bytes = if is_here(lir, id, device) { spec.slot(Bytes(lir.values[id].bytes)).0 } else { 0 };
         Value { bytes, is_result: false, view_of: None }
     };
-    let slow = slow(request, device, on_host);
     Problem { works: works.collect(), values: lir.values.ids().map(value).collect(), base: 0, slow }
-}
-
-/// The host's memory, for a card: moves are copies in the card's queue of copies, one behind another.
-fn slow(request: &Request<'_>, device: DeviceId, bytes: Bytes) -> Option<Slow> {
-    let (spec, host) = (&request.devices[device.index()], &request.devices[request.placement.host.index()]);
-    if spec.kind != DeviceKind::Gpu || bytes == Bytes::ZERO {
-        return None;
-    }
-    const MANY: f64 = 1e9;
-    let latency = request.costs.copy_seconds(spec, host, 0.0);
-    let seconds_per_byte = (request.costs.copy_seconds(spec, host, MANY) - latency) / MANY;
-    let queue = request.devices.len() + device.index();
-    Some(Slow { queue_out: queue, queue_in: queue, latency, seconds_per_byte, bytes: bytes.0 })
 }
 
 /// Whether the value is in the arena of the device.

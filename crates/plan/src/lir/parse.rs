@@ -475,7 +475,7 @@ impl Parser<'_> {
     }
 }
 
-/// A processor with AVX-512 and one thread, or a simulated card that runs its kernels on one.
+/// A processor with AVX-512 and one thread, a simulated card that runs its kernels on one, or a file.
 pub(crate) fn device(name: &str) -> Result<DeviceSpec> {
     let index = |number: &str| number.parse::<u32>().map_err(|_| format!("there is no device {name}"));
     let cpu = |index| DeviceSpec::cpu(index, None, 1, InstructionSet::Avx512);
@@ -485,6 +485,7 @@ pub(crate) fn device(name: &str) -> Result<DeviceSpec> {
             let card = DeviceSpec { kind: plimsoll_device::DeviceKind::Gpu, ..cpu(index(number)?) };
             Ok(DeviceSpec { name: plimsoll_device::DeviceName::local("GPU", index(number)?), ..card })
         }
+        Some(("SPILL", number)) => Ok(DeviceSpec::spill(index(number)?, plimsoll_base::Bytes(1 << 30), "/tmp")),
         _ => Err(format!("there is no device {name}")),
     }
 }

@@ -43,9 +43,13 @@ fn type_priority(kind: &str) -> i32 {
 }
 
 impl Devices {
+    /// Of these devices those that compute; the others are behind them.
+    ///
     /// # Errors
     /// FAILED_PRECONDITION where there are none.
     pub fn new(specs: &[DeviceSpec], local: &DeviceName, default: Option<usize>) -> Result<Devices> {
+        let count = specs.iter().position(|spec| !spec.kind.computes()).unwrap_or(specs.len());
+        let specs = &specs[..count];
         if specs.is_empty() {
             return Err(Error::failed_precondition("No devices are registered"));
         }

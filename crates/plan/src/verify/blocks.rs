@@ -69,7 +69,9 @@ impl Checked<'_> {
     }
 
     fn variable(&self, variable: &PlanVariable) -> Result<()> {
-        self.spec(variable.device)?;
+        if !self.spec(variable.device)?.kind.computes() {
+            return Err(wrong("it is in a file"));
+        }
         self.require_bytes("it", variable.bytes, variable.shape.bytes(variable.data_type)?)?;
         variable.read_first_by.map_or(Ok(()), |node| self.require_node(node))?;
         let id = self.graph.find(&variable.name).ok_or_else(|| wrong("the graph has no such variable"))?;

@@ -90,12 +90,22 @@ impl Checked<'_> {
         accesses.extend(scratch.into_iter().map(write));
         if let Some(guard) = command.guard {
             self.bounds(guard)?;
-            if guard.bytes != 1 || self.block(guard.place)?.0 != Some(queue.device) {
+            let device = self.block(guard.place)?.0;
+            // A file looks at guards in the memory of processors.
+            let is_seen = match self.kind(queue.device) {
+                DeviceKind::Spill => device.is_some_and(|device| self.kind(device) == DeviceKind::Cpu),
+                _ => device == Some(queue.device),
+            };
+            if guard.bytes != 1 || !is_seen {
                 return Err(wrong("its guard is no bool of its device"));
             }
             accesses.push(read(guard));
         }
         Ok(accesses)
+    }
+
+    fn kind(&self, device: DeviceId) -> DeviceKind {
+        self.devices[device.index()].kind
     }
 
     /// A buffer lies in its block, where the device can reach it: all of the block, but for arenas.
@@ -190,11 +200,16 @@ impl Checked<'_> {
         // A constant in the graph's memory is the host's to read.
         let source = self.block(from.place)?.0.unwrap_or(self.plan.host);
         let target = self.block(to.place)?.0.ok_or_else(|| wrong("a copy to a constant"))?;
-        let is_card = |device: DeviceId| self.devices[device.index()].kind == DeviceKind::Gpu;
+        let is_card = |device: DeviceId| self.kind(device) == DeviceKind::Gpu;
+        let is_file = |device: DeviceId| self.kind(device) == DeviceKind::Spill;
+        // It copies between itself and processors.
+        let goes_beyond = |file: DeviceId, other: DeviceId| is_file(file) && (device != file || self.kind(other) != DeviceKind::Cpu);
         let is_at_one_end = device == source || device == target;
         if !is_at_one_end
             || (!is_card(device) && (is_card(source) || is_card(target)))
             || (is_card(source) && is_card(target) && device != target)
+            || goes_beyond(source, target)
+            || goes_beyond(target, source)
         {
             return Err(wrong("a copy that its device cannot make"));
         }

@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 
 use plimsoll_base::{Bytes, Code, Error, Result};
 use plimsoll_cards::{Card, Division, Environment, Options, PhysicalDevice, resolve, seen};
-use plimsoll_device::{DeviceKind, DeviceSpec, InstructionSet};
+use plimsoll_device::{DeviceKind, InstructionSet};
 use plimsoll_device_cuda::{ComputeLibrary, Look, NvidiaCard, Nvml, ProcessKind, subtract};
 use plimsoll_machine::{Entry, Guarantee, History, LastUse, Machine, Scope, Share, Snapshot, StateDir};
 
@@ -211,7 +211,8 @@ impl Observer {
         let part = |device: &plimsoll_cards::LogicalDevice| Part {
             description: match (&device.card, device.kind) {
                 (Some(card), _) => card.description(),
-                (None, DeviceKind::Cpu) => DeviceSpec::cpu(device.index(), None, self.threads as u32, instructions).description,
+                (None, DeviceKind::Cpu) => device.cpu_spec(self.threads as u32, instructions).description,
+                (None, DeviceKind::Spill) => device.spill_spec().description,
                 (None, DeviceKind::Gpu) => String::new(),
             },
             card: device.card.as_ref().and_then(|card| cards.iter().position(|seen| seen.device.uuid == card.device.uuid)),

@@ -7,6 +7,7 @@ use plimsoll_base::{Bytes, Error, Result};
 use plimsoll_cards::{DescribedCard, Division, Environment, LogicalDevice, MachineDescription, Options, PhysicalDevice, resolve};
 use plimsoll_device::{Device, DeviceKind, DeviceSpec, Executable, Library, Program, Run, Usage};
 use plimsoll_device_cuda::{CudaDevice, CudaLibrary};
+use plimsoll_device_spill::NoKernels;
 use plimsoll_kernels::CpuKernels;
 use plimsoll_memory::{Block, Ledger, Loan};
 
@@ -70,7 +71,9 @@ pub(crate) fn described(machine: &MachineDescription, options: &Options) -> Resu
     let (division, gpus) = gpus(machine, options)?;
     let threads = options.threads_in(&Environment::new(), machine.processor.cores)?;
     let cpus = super::processors(&division, &machine.processor, threads).into_iter().map(|spec| DescribedDevice::with(spec, CpuKernels));
-    Ok((division, cpus.chain(gpus).collect()))
+    let files = division.of(DeviceKind::Spill).map(|file| DescribedDevice::with(file.spill_spec(), NoKernels));
+    let devices = cpus.chain(gpus).chain(files).collect();
+    Ok((division, devices))
 }
 
 fn gpus(machine: &MachineDescription, options: &Options) -> Result<(Division, Vec<Arc<dyn Device>>)> {

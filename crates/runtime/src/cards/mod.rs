@@ -38,7 +38,7 @@ pub(crate) fn processors(division: &Division, processor: &Processor, threads: us
     let spec = |cpu: &LogicalDevice| DeviceSpec {
         machine: processor.memory,
         caches: processor.caches,
-        ..DeviceSpec::cpu(cpu.index(), cpu.memory_limit, threads as u32, processor.instructions)
+        ..cpu.cpu_spec(threads as u32, processor.instructions)
     };
     division.of(DeviceKind::Cpu).map(spec).collect()
 }

@@ -165,6 +165,7 @@ impl Drop for Parts<'_> {
 #[cfg(test)]
 mod tests {
     use plimsoll_base::Bytes;
+    use plimsoll_device::DeviceKind;
     use plimsoll_plan::{Certainty, PeakParts};
 
     use super::*;
@@ -180,6 +181,7 @@ mod tests {
         };
         DevicePlan {
             name: "CPU:0".to_string(),
+            kind: DeviceKind::Cpu,
             limit: None,
             machine: None,
             peak,

@@ -9,6 +9,7 @@ use plimsoll_base::{Bytes, DataType, Result};
 use plimsoll_cards::Options;
 use plimsoll_device::{Command, Device, DeviceKind, DeviceSpec, Place, Work};
 use plimsoll_device_cpu::{CpuDevice, CpuPool};
+use plimsoll_device_spill::SpillDevice;
 use plimsoll_graph::id::Id;
 use plimsoll_graph::{Graph, HostTensor, Shape};
 use plimsoll_kernels::CpuKernels;
@@ -38,15 +39,23 @@ fn tensor(text: &str) -> HostTensor {
     HostTensor::from_bytes(data_type, Shape::from(dims), &bytes).unwrap()
 }
 
-/// Devices between guard pages, whose reservations are as fine as their buffers: the smallest value counts.
-fn fine(count: u32) -> Devices {
+/// More than the values of a program take.
+const FILE: Bytes = Bytes(8 << 20);
+
+/// Devices between guard pages, whose reservations are as fine as their buffers: the smallest value counts. With a file or without one.
+fn fine(count: u32, has_file: bool) -> Devices {
     let options = Options::new().intra_op(2).device_count(DeviceKind::Cpu, count);
     let pool = CpuPool::new(options.threads().unwrap()).unwrap();
     let device = |spec: DeviceSpec| {
         let spec = DeviceSpec { granularity: spec.alignment, ..spec };
         Arc::new(CpuDevice::new(spec, pool.clone(), Arc::new(CpuKernels)).with_guards()) as Arc<dyn Device>
     };
-    Devices::with(options.resolve().unwrap().into_iter().map(device).collect(), &options).unwrap()
+    let mut devices: Vec<Arc<dyn Device>> = options.resolve().unwrap().into_iter().map(device).collect();
+    if has_file {
+        let (folder, buffer) = (env!("CARGO_TARGET_TMPDIR"), devices[0].allocate(Bytes(1 << 16), "buffer").unwrap());
+        devices.push(Arc::new(SpillDevice::create(DeviceSpec::spill(0, FILE, folder), folder.as_ref(), buffer).unwrap()));
+    }
+    Devices::with(devices, &options).unwrap()
 }
 
 struct Step {
@@ -114,21 +123,22 @@ fn within(commands: &[Command], at: usize) -> u32 {
     (begins - ends) as u32
 }
 
-/// What a session gives: values, the bytes that the plans take of each device, and how many commands run again in them.
-type Ran = (Vec<HostTensor>, Vec<Vec<Bytes>>, usize);
+/// What a session gives: values, the bytes that the plans take of each device, and how many commands run again and values wait in them.
+type Ran = (Vec<HostTensor>, Vec<Vec<Bytes>>, (usize, usize));
 
 fn run(session: &Session, steps: &[Step]) -> Result<Ran> {
-    let (mut values, mut peaks, mut again) = (Vec::new(), Vec::new(), 0);
+    let (mut values, mut peaks, mut again, mut moved) = (Vec::new(), Vec::new(), 0, 0);
     for step in steps {
         let feeds: Vec<(&str, &HostTensor)> = step.feeds.iter().map(|(name, value)| (name.as_str(), value)).collect();
         let [fetches, targets] = [&step.fetches, &step.targets].map(|names| names.iter().map(String::as_str).collect::<Vec<_>>());
         let plan = session.plan(&feeds, &fetches, &targets)?;
         check_buffers(&plan);
         peaks.push(plan.devices.iter().map(|device| device.packed).collect());
-        again += plan.fitting.map_or(0, |fitting| fitting.recomputed.len());
+        let fitting = plan.fitting.unwrap_or_default();
+        (again, moved) = (again + fitting.recomputed.len(), moved + fitting.offloaded.len());
         values.extend(session.run(&feeds, &fetches, &targets)?);
     }
-    Ok((values, peaks, again))
+    Ok((values, peaks, (again, moved)))
 }
 
 #[test]
@@ -136,22 +146,23 @@ fn loops_give_the_same_bits_at_every_line() {
     let ours = Path::new(env!("CARGO_MANIFEST_DIR")).join("../cli/tests/programs");
     let folder = std::env::var_os("PLIMSOLL_PROGRAMS").map_or(ours, PathBuf::from);
     let text = std::fs::read_to_string(folder.join("programs.jsonl")).unwrap();
-    let (mut lower, mut again) = (0, 0);
+    let (mut lower, mut again, mut waiting) = (0, 0, 0);
     for line in text.lines() {
         let program: Value = serde_json::from_str(line).unwrap();
         let (name, steps) = (program["name"].as_str().unwrap(), steps(&program));
         let registry = Arc::new(Registry::standard(Arc::new(CpuKernels)));
         let graph = plimsoll_formats::read_graph_def(program["graph"].as_str().unwrap().as_bytes()).unwrap();
         let graph = Graph::resolve(graph, registry.table()).unwrap();
-        let devices = fine(program["cpus"].as_u64().unwrap() as u32);
-        let session = Session::new(&devices, &graph, registry).unwrap();
+        let cpus = program["cpus"].as_u64().unwrap() as u32;
+        let devices = fine(cpus, false);
+        let session = Session::new(&devices, &graph, registry.clone()).unwrap();
         // Steps that fail are another test's.
         let Ok((expected, highest, _)) = run(&session, &steps) else { continue };
         let mut before: Option<Vec<Vec<Bytes>>> = None;
         for line in 0..=lines() {
             let most = highest.iter().flatten().max().unwrap().0 * line / lines();
             let session = session.with_lines(vec![Some(Bytes(most)); devices.specs().len()]).unwrap();
-            let (values, peaks, runs_again) = run(&session, &steps).unwrap_or_else(|error| panic!("{name} at {most}: {error}"));
+            let (values, peaks, (runs_again, _)) = run(&session, &steps).unwrap_or_else(|error| panic!("{name} at {most}: {error}"));
             assert_eq!(values, expected, "{name} at {most}");
             // On several devices one may take more where another takes less.
             if devices.specs().len() == 1
@@ -164,7 +175,14 @@ fn loops_give_the_same_bits_at_every_line() {
             again += runs_again;
             before = Some(peaks);
         }
+        // Values that a condition may not have made wait in a file if they were.
+        let session = Session::new(&fine(cpus, true), &graph, registry).unwrap();
+        let lines = (0..cpus).map(|_| Bytes::ZERO).chain([FILE]).map(Some).collect();
+        let (values, _, (_, moved)) = run(&session.with_lines(lines).unwrap(), &steps).unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert_eq!(values, expected, "{name} with a file");
+        waiting += moved;
     }
     let is_ours = std::env::var_os("PLIMSOLL_PROGRAMS").is_none();
     assert!(!is_ours || (lower > 5 && again > 100), "{lower} programs take less, and {again} commands run again");
+    assert!(!is_ours || waiting > 10, "{waiting} values wait in a file");
 }

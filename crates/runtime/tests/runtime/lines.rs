@@ -1,12 +1,15 @@
 //! Graphs made at random under ten lines from the least to what they take as they are: the same bits, a lower line never
-//! gives a faster step or a higher peak, and one byte below the least is refused with a shortfall that is exact.
+//! gives a faster step or a higher peak, and one byte below the least is refused with a shortfall that is exact. So it is where values may
+//! wait in a file.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use plimsoll_base::{Bytes, Code};
 use plimsoll_cards::Options;
 use plimsoll_device::{Device, DeviceSpec};
 use plimsoll_device_cpu::{CpuDevice, CpuPool};
+use plimsoll_device_spill::SpillDevice;
 use plimsoll_graph::{HostTensor, Shape};
 use plimsoll_kernels::CpuKernels;
 use plimsoll_ops::Registry;
@@ -26,14 +29,24 @@ fn cases() -> u32 {
     std::env::var("PLIMSOLL_GRAPHS").ok().and_then(|cases| cases.parse().ok()).unwrap_or(20)
 }
 
-/// A processor whose promises are as fine as its buffers: the smallest value counts. Blocks lie between guard pages.
-fn processor(line: Option<Bytes>) -> Devices {
+/// More than the values of a graph take.
+const FILE: Bytes = Bytes(8 << 20);
+
+/// A processor whose promises are as fine as its buffers: the smallest value counts. Blocks lie between guard pages. A file, if there is
+/// one, has its buffer elsewhere, so that lines may be as low as they like.
+fn processor(line: Option<Bytes>, has_file: bool) -> Devices {
     let options = Options::new().intra_op(1);
     let pool = CpuPool::new(options.threads().unwrap()).unwrap();
     let spec = options.resolve().unwrap().remove(0);
+    let buffer = CpuDevice::new(spec.clone(), pool.clone(), Arc::new(CpuKernels)).allocate(Bytes(1 << 16), "buffer").unwrap();
     let spec = DeviceSpec { granularity: spec.alignment, memory_limit: line, ..spec };
     let device = CpuDevice::new(spec, pool, Arc::new(CpuKernels)).with_guards();
-    Devices::with(vec![Arc::new(device) as Arc<dyn Device>], &options).unwrap()
+    let mut devices = vec![Arc::new(device) as Arc<dyn Device>];
+    if has_file {
+        let folder = env!("CARGO_TARGET_TMPDIR");
+        devices.push(Arc::new(SpillDevice::create(DeviceSpec::spill(0, FILE, folder), folder.as_ref(), buffer).unwrap()));
+    }
+    Devices::with(devices, &options).unwrap()
 }
 
 fn session(made: &Made, devices: &Devices) -> Session {
@@ -45,7 +58,7 @@ fn x() -> HostTensor {
     HostTensor::from_slice(Shape::from([ROWS, COLUMNS]), &values).unwrap()
 }
 
-/// What all runs are promised to hold, what that is above the device's line, and the predicted seconds of the step.
+/// What all runs are promised to hold, what that is above the processor's line, and the predicted seconds of the step.
 fn promised(session: &Session, devices: &Devices, fetch: &str) -> (Bytes, Bytes, f64) {
     let mut footprint = Footprint::new(devices.specs());
     footprint.add(&session.plan(&[], &[], &["init"]).unwrap());
@@ -66,14 +79,14 @@ fn run(session: &Session, made: &Made, fetch: &str) -> plimsoll_base::Result<Vec
     Ok(values)
 }
 
-/// Whether the least line is below what the graph takes as it is.
-fn at_every_line(made: &Made, fetch: &str) -> Result<bool, TestCaseError> {
-    let open = processor(None);
+/// The least line, what the graph takes as it is, and how many values wait in a file at the least line.
+fn at_every_line(made: &Made, fetch: &str, has_file: bool) -> Result<(Bytes, Bytes, usize), TestCaseError> {
+    let open = processor(None, has_file);
     let plain = session(made, &open);
     let (highest, ..) = promised(&plain, &open, fetch);
     let expected = run(&plain, made, fetch).unwrap();
     let under = |limit: Bytes| {
-        let devices = processor(Some(limit));
+        let devices = processor(Some(limit), has_file);
         (session(made, &devices), devices)
     };
     let (nothing, devices) = under(Bytes(1));
@@ -87,7 +100,7 @@ fn at_every_line(made: &Made, fetch: &str) -> Result<bool, TestCaseError> {
         let (peak, shortfall, seconds) = promised(&limited, &devices, fetch);
         prop_assert!(peak <= limit && shortfall == Bytes::ZERO, "{limit}: {peak}");
         // The same plan where pages are no matter, which are coarser than these buffers.
-        let with_lines = plain.with_lines(vec![Some(limit)]).unwrap();
+        let with_lines = plain.with_lines([limit].into_iter().chain(has_file.then_some(FILE)).map(Some).collect()).unwrap();
         prop_assert_eq!(promised(&with_lines, &open, fetch), (peak, Bytes::ZERO, seconds));
         prop_assert_eq!(&run(&with_lines, made, fetch).unwrap(), &expected, "{}", limit);
         if let Some((low, longer)) = lower {
@@ -98,20 +111,27 @@ fn at_every_line(made: &Made, fetch: &str) -> Result<bool, TestCaseError> {
     let (below, devices) = under(least - Bytes(1));
     prop_assert_eq!(promised(&below, &devices, fetch).1, Bytes(1));
     prop_assert_eq!(run(&below, made, fetch).map(drop).map_err(|error| error.code()), Err(Code::ResourceExhausted));
-    Ok(least < highest)
+    let step = nothing.plan(&[("x", &x())], &[fetch], &["changes"]).unwrap();
+    Ok((least, highest, step.fitting.map_or(0, |fitting| fitting.offloaded.len())))
 }
 
 #[test]
 fn lines_hold_at_ten_limits() {
     let mut runner = TestRunner::new(Config { cases: cases(), ..Config::default() });
-    let lower = std::cell::Cell::new(0);
+    let (lower, lower_with_file, moved) = (Cell::new(0), Cell::new(0), Cell::new(0));
     runner
         .run(&(steps(), any::<u16>(), any::<bool>()), |(steps, chosen, resource)| {
             let made = make(&steps, if resource { VariableKind::Resource } else { VariableKind::Reference }, &[]);
             let fetch = made.values[1 + chosen as usize % (made.values.len() - 1)].clone();
-            lower.set(lower.get() + u32::from(at_every_line(&made, &fetch)?));
+            let (least, highest, _) = at_every_line(&made, &fetch, false)?;
+            lower.set(lower.get() + u32::from(least < highest));
+            let (with_file, as_it_is, waiting) = at_every_line(&made, &fetch, true)?;
+            prop_assert!(as_it_is == highest && with_file <= least, "{with_file} with a file, {least} without");
+            lower_with_file.set(lower_with_file.get() + u32::from(with_file < least));
+            moved.set(moved.get() + waiting);
             Ok(())
         })
         .unwrap();
     assert!(lower.get() > 0, "no graph takes less where it has to");
+    assert!(lower_with_file.get() > 0 && moved.get() > 0, "no graph takes less where values may wait in a file");
 }

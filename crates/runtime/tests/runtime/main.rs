@@ -24,6 +24,7 @@ mod session;
 mod several;
 mod soften;
 mod softmaxes;
+mod spill;
 mod stages;
 mod stats;
 mod transfers;

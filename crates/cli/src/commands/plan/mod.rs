@@ -173,6 +173,9 @@ fn plans(devices: &Devices, args: &PlanArgs, requests: Requests, after: Option<P
         let text = after.map(|pass| one.session.text_after(&signature, pass)).transpose()?.unwrap_or_default();
         let minimum = one.session.minimum_limit(&runs, &one.footprint)?;
         let plan = one.session.plan_signature(&signature)?.with_minimum(minimum);
+        if let Some((size, limit)) = one.session.larger_file(&runs, &one.footprint)? {
+            output::note(format!("{}: with a file of {size} (--spill) the smallest limit is about {limit}", model.label));
+        }
         let is_asked = args.curve || (args.html.is_some() && plan.stages().is_none());
         let curves = if is_asked { one.session.curves(&signature)? } else { Vec::new() };
         planned.push(Planned { label: model.label.clone(), plan, footprint: one.footprint, minimum, curves, text });
@@ -324,7 +327,7 @@ struct CurveEntry {
     predicted_step_seconds: f64,
     /// How many commands run again.
     recomputed: usize,
-    /// Bytes that wait on the host meanwhile.
+    /// Bytes that wait in slower memory meanwhile.
     offloaded_bytes: u64,
     /// Where several models are planned.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -532,7 +535,7 @@ fn curve_text(curve: &[CurveEntry]) -> String {
         let (limit, milliseconds) = (Bytes(entry.limit_bytes).to_string(), entry.predicted_step_seconds * 1e3);
         text += &format!("\n  limit {limit:>10}: a step takes {milliseconds:>9.3} ms, {} {again} again", entry.recomputed);
         if entry.offloaded_bytes > 0 {
-            text += &format!(", {} on the host meanwhile", Bytes(entry.offloaded_bytes));
+            text += &format!(", {} in slower memory meanwhile", Bytes(entry.offloaded_bytes));
         }
     }
     text
