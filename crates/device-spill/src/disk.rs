@@ -5,7 +5,6 @@ use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use plimsoll_base::{Bytes, Code, Error, Result, Shortage};
@@ -95,7 +94,7 @@ impl Disk {
     fn fill(&self, bytes: u64) -> io::Result<()> {
         match rustix::io::retry_on_intr(|| rustix::fs::fallocate(&self.file, FallocateFlags::empty(), 0, bytes)) {
             // A file system that cannot promise blocks has them once they are written.
-            Err(Errno::OPNOTSUPP) => self.zero(0, bytes),
+            Err(Errno::OPNOTSUPP) => self.zero(0, bytes).and_then(|()| self.file.sync_all()),
             done => done.map_err(io::Error::from),
         }
     }
@@ -144,13 +143,12 @@ fn unnamed(folder: &Path) -> io::Result<File> {
         Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => {}
         Err(error) => return Err(error.into()),
     }
-    static NUMBER: AtomicU64 = AtomicU64::new(0);
+    let mut number = 0u64;
     loop {
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let path = folder.join(format!(".plimsoll-spill-{}-{number}", std::process::id()));
         match rustix::fs::open(&path, flags | OFlags::CREATE | OFlags::EXCL, mode) {
-            // Of a process before this one, which ended between two lines.
-            Err(Errno::EXIST) => {}
+            // Of another thread, or of a process before this one that ended between two lines.
+            Err(Errno::EXIST) => number += 1,
             Err(error) => return Err(error.into()),
             Ok(file) => {
                 std::fs::remove_file(&path)?;

@@ -1,8 +1,8 @@
 //! A program: the commands of one queue in order, with their arguments, waits and memory.
 //!
 //! Each logical device has one in-order queue. A queue counts the commands that it has finished, and a [`Wait`] names a queue and a
-//! count. Every dependency across queues is a wait, also "that buffer may be reused". A copy with a card at one end is in the
-//! card's queue.
+//! count. Every dependency across queues is a wait, also "that buffer may be reused". A copy with a card or a file at one end is
+//! in the queue of that.
 
 use std::sync::Arc;
 

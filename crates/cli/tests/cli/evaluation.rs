@@ -10,7 +10,7 @@ fn array(folder: &Folder, name: &str, tensor: &HostTensor) -> String {
     folder.write(name, bytes)
 }
 
-fn scalars(folder: &Folder, values: [f32; 3]) -> String {
+pub(super) fn scalars(folder: &Folder, values: [f32; 3]) -> String {
     let feed = |(name, value): (&str, f32)| format!("--feed {name}={}", array(folder, &format!("{name}.npy"), &HostTensor::scalar(value)));
     ["a", "x:0", "b"].into_iter().zip(values).map(feed).collect::<Vec<_>>().join(" ")
 }

@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use super::evaluation::scalars;
 use super::{Folder, document, plimsoll};
 
 const TOWERS: &str = "plan towers2_adam_ref/graph.pb --target train --feed-shape x=64x8x8x3 --feed-shape y=64 --json";
@@ -60,7 +61,7 @@ fn a_file_is_a_second_line() {
     }
     let refused = document(&format!("{TOWERS} {file} --memory-limit CPU:0={}B", least - 1));
     assert_eq!((&refused["fits"], number(&refused, "shortfall_bytes"), number(&refused, "minimum_limit_bytes")), (&false.into(), 1, least));
-    let small = plimsoll(&format!("{TOWERS} --spill {}=64KiB --memory-limit CPU:0=8KiB", folder.0.display()));
+    let small = plimsoll(&format!("{TOWERS} --spill {}=4KiB --memory-limit CPU:0=8KiB", folder.0.display()));
     assert!(small.err.contains("with a file of ") && small.err.contains("the smallest limit is about "), "{}", small.err);
 }
 
@@ -72,7 +73,7 @@ fn a_case_runs_at_its_least_limit_with_a_file() {
         let said = plimsoll(&format!("verify towers2_adam_ref --json --spill {file} --memory-limit CPU:0={limit}B"));
         serde_json::from_str::<Value>(&said.out).unwrap()[0].clone()
     };
-    let least = number(&verify(5000), "minimum_limit_bytes");
+    let least = number(&verify(1 << 20), "minimum_limit_bytes");
     let verdict = verify(least);
     assert_eq!(verdict["status"], "OK", "{verdict}");
     for device in verdict["devices"].as_array().unwrap() {
@@ -86,12 +87,13 @@ fn a_case_runs_at_its_least_limit_with_a_file() {
 fn commands_that_run_take_a_file() {
     let folder = Folder::new("spills");
     let file = format!("--spill {}=1MiB", folder.0.display());
+    let feeds = Folder::new("spills-feeds");
     for command in [
         "verify mlp_adam_resource",
         "bench mlp_adam_resource --runs 1",
         "train digits --towers 1 --steps 2",
         "train digits --towers 1 --steps 2 --largest-batch --memory-limit CPU:0=2MiB",
-        "eval scalars/graph.pb --feed-shape a= --feed-shape x:0= --feed-shape b=",
+        &format!("eval scalars/graph.pb {}", scalars(&feeds, [2.0, 3.5, -1.0])),
         "devices",
     ] {
         let said = plimsoll(&format!("{command} {file}"));

@@ -1,7 +1,7 @@
 //! The slower memory in which values of a device can wait.
 
 use plimsoll_base::Bytes;
-use plimsoll_device::{DeviceKind, DeviceSpec};
+use plimsoll_device::DeviceKind;
 use plimsoll_fit::Slow;
 use plimsoll_graph::id::Id;
 
@@ -31,11 +31,10 @@ pub(super) struct SlowMemory {
 impl Away {
     /// For values of a card the host's memory, for those of a processor a file, where there is one.
     pub fn of(request: &Request<'_>, device: DeviceId) -> Away {
-        let kind = |spec: &DeviceSpec| spec.kind;
-        let slow = match kind(&request.devices[device.index()]) {
+        let slow = match request.devices[device.index()].kind {
             DeviceKind::Gpu => Some(SlowMemory { device: request.placement.host, carrier: device, is_beside: true }),
             DeviceKind::Cpu => {
-                let file = request.devices.iter().position(|spec| kind(spec) == DeviceKind::Spill).map(DeviceId::from_index);
+                let file = request.devices.iter().position(|spec| spec.kind == DeviceKind::Spill).map(DeviceId::from_index);
                 file.map(|file| SlowMemory { device: file, carrier: file, is_beside: false })
             }
             DeviceKind::Spill => None,

@@ -9,8 +9,8 @@
 //! A loop is one work with several ways to run, one for each schedule of its body: the body has a descent of its own. A loop that writes
 //! nothing but values of the arena may also run again.
 //!
-//! [`away`]: where values wait. [`problem`]: the schedule as numbers. [`bodies`]: the schedules of loops' bodies. [`descent`]: the schedules of a device. [`apply`]: the
-//! numbers as works. [`curve`]: what each line costs.
+//! [`away`]: where values wait. [`problem`]: the schedule as numbers. [`bodies`]: the schedules of loops' bodies. [`descent`]: the
+//! schedules of a device. [`apply`]: the numbers as works. [`curve`]: what each line costs.
 
 mod apply;
 mod away;

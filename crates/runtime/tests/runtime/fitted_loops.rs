@@ -184,5 +184,5 @@ fn loops_give_the_same_bits_at_every_line() {
     }
     let is_ours = std::env::var_os("PLIMSOLL_PROGRAMS").is_none();
     assert!(!is_ours || (lower > 5 && again > 100), "{lower} programs take less, and {again} commands run again");
-    assert!(!is_ours || waiting > 10, "{waiting} values wait in a file");
+    assert!(!is_ours || waiting > 0, "no value waits in a file");
 }
