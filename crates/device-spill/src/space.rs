@@ -108,6 +108,6 @@ mod tests {
         let (first, written) = space.take(2 * BLOCK).unwrap();
         assert!(written.is_empty());
         space.give_back(first);
-        assert_eq!(space.take(3 * BLOCK).unwrap().1, [0..2 * BLOCK]);
+        assert_eq!(space.take(3 * BLOCK).unwrap().1, vec![0..2 * BLOCK; 1]);
     }
 }
