@@ -65,7 +65,8 @@ fn made_up(seed: u64, works: usize) -> Problem {
     }
     if random.below(2) == 0 {
         let seconds_per_byte = random.below(10) as f64 / 10.0;
-        problem.slow = Some(Slow { queue_out: 1, queue_in: 2, latency: 0.5, seconds_per_byte, bytes: random.below(60) as u64 });
+        let (bytes, granularity) = (random.below(60) as u64, 4 * random.below(2) as u64);
+        problem.slow = Some(Slow { queue_out: 1, queue_in: 2, latency: 0.5, seconds_per_byte, bytes, granularity });
     }
     problem
 }
