@@ -64,15 +64,33 @@ pub(crate) struct Span {
     pub last: u32,
 }
 
-/// For each work with commands, where these are. `queues` has the work of each command.
-pub(crate) fn spans<'a>(works: usize, queues: impl Iterator<Item = &'a [WorkId]>) -> IdVec<WorkId, Option<Span>> {
-    let mut spans: IdVec<WorkId, Option<Span>> = IdVec::filled(None, works);
-    for (queue, commands) in (0..).zip(queues) {
-        for (number, work) in (0..).zip(commands) {
-            spans[*work].get_or_insert(Span { queue, first: number, last: number }).last = number;
+/// For each work where its commands are, in each queue that has some.
+pub(crate) struct Spans(IdVec<WorkId, Vec<Span>>);
+
+impl Spans {
+    /// `queues` has the work of each command.
+    pub fn new<'a>(works: usize, queues: impl Iterator<Item = &'a [WorkId]>) -> Spans {
+        let mut spans: IdVec<WorkId, Vec<Span>> = IdVec::filled(Vec::new(), works);
+        for (queue, commands) in (0..).zip(queues) {
+            for (number, work) in (0..).zip(commands) {
+                match spans[*work].last_mut().filter(|span| span.queue == queue) {
+                    Some(span) => span.last = number,
+                    None => spans[*work].push(Span { queue, first: number, last: number }),
+                }
+            }
         }
+        Spans(spans)
     }
-    spans
+
+    /// The commands of a work in a queue.
+    pub fn on(&self, work: WorkId, queue: u32) -> Option<Span> {
+        self.0[work].iter().find(|span| span.queue == queue).copied()
+    }
+
+    /// The first command of a work.
+    fn command_of(&self, work: WorkId) -> CommandAt {
+        self.0[work].first().map_or((0, 0), |span| (span.queue, span.first))
+    }
 }
 
 /// Collects the buffers of arenas.
@@ -80,7 +98,7 @@ pub(crate) struct Buffers<'a> {
     lir: &'a Lir,
     regions: &'a Regions,
     devices: &'a [DeviceSpec],
-    spans: &'a IdVec<WorkId, Option<Span>>,
+    spans: &'a Spans,
     /// By value: the work that makes it.
     definitions: IdVec<ValueId, Option<WorkId>>,
     /// By value: the works that read it, in their order.
@@ -88,7 +106,7 @@ pub(crate) struct Buffers<'a> {
 }
 
 impl<'a> Buffers<'a> {
-    pub fn new(lir: &'a Lir, regions: &'a Regions, devices: &'a [DeviceSpec], spans: &'a IdVec<WorkId, Option<Span>>) -> Buffers<'a> {
+    pub fn new(lir: &'a Lir, regions: &'a Regions, devices: &'a [DeviceSpec], spans: &'a Spans) -> Buffers<'a> {
         let mut definitions = IdVec::filled(None, lir.values.len());
         let mut readers: IdVec<ValueId, Vec<WorkId>> = IdVec::filled(Vec::new(), lir.values.len());
         for id in lir.regions.values().flat_map(|region| &region.works) {
@@ -102,17 +120,23 @@ impl<'a> Buffers<'a> {
 
     /// The buffers of the arena of a queue's device, by the command that they begin with; those of more bytes first, and those of a
     /// loop's body behind its scratch.
-    pub fn of_lane(&self, lane: &Lane, arena: &Arena, addresses: &Addresses) -> Vec<PlanBuffer> {
+    pub fn of_lane(&self, (queue, lane): (u32, &Lane), arena: &Arena, addresses: &Addresses) -> Vec<PlanBuffer> {
         let mut buffers = Vec::new();
-        self.collect((lane, arena), addresses, (0, 0), &mut buffers);
+        self.collect((queue, lane, arena), addresses, (0, 0), &mut buffers);
         buffers.sort_by_key(|buffer| (buffer.commands.0, buffer.depth, std::cmp::Reverse(buffer.bytes), buffer.offset));
         buffers
     }
 
     /// Adds those of an arena that begins at `base`, in the scratch of `depth` loops.
-    fn collect(&self, (lane, arena): (&Lane, &Arena), addresses: &Addresses, (base, depth): (u64, u32), buffers: &mut Vec<PlanBuffer>) {
+    fn collect(
+        &self,
+        (queue, lane, arena): (u32, &Lane, &Arena),
+        addresses: &Addresses,
+        (base, depth): (u64, u32),
+        buffers: &mut Vec<PlanBuffer>,
+    ) {
         let spec = &self.devices[lane.device.index()];
-        let span = |position: u32| lane.works.get(position as usize).and_then(|work| self.spans[*work]);
+        let span = |position: u32| lane.works.get(position as usize).and_then(|work| self.spans.on(*work, queue));
         let of = |index: usize, holds: Holds| {
             let Buffer { first, last, bytes, .. } = arena.buffers[index];
             PlanBuffer {
@@ -129,23 +153,18 @@ impl<'a> Buffers<'a> {
         for (value, buffer) in &arena.values {
             let Some(writer) = self.definitions[*value] else { continue };
             let (node, is_copy) = (self.lir.values[*value].node, self.lir.values[*value].is_copy);
-            let readers = self.readers[*value].iter().map(|work| self.command_of(*work)).collect();
-            held[*buffer].push(HeldValue { node, is_copy, writer: self.command_of(writer), readers });
+            let readers = self.readers[*value].iter().map(|work| self.spans.command_of(*work)).collect();
+            held[*buffer].push(HeldValue { node, is_copy, writer: self.spans.command_of(writer), readers });
         }
         buffers.extend(held.into_iter().enumerate().map(|(index, held)| of(index, Holds::Values(held))));
         for (work, scratch) in lane.works.iter().zip(&arena.scratch) {
-            buffers.extend(scratch.map(|buffer| of(buffer, Holds::Scratch(self.command_of(*work)))));
+            let first = self.spans.on(*work, queue).map_or((0, 0), |span| (queue, span.first));
+            buffers.extend(scratch.map(|buffer| of(buffer, Holds::Scratch(first))));
             for region in self.lir.works[*work].regions() {
-                let Some((body, base)) = self.regions.body(*region) else { continue };
-                let Some((lane, arena)) = &body.held else { continue };
-                self.collect((lane, arena), &body.addresses, (base, depth + 1), buffers);
+                let Some((held, base)) = self.regions.body(*region, lane.device) else { continue };
+                self.collect((queue, &held.lane, &held.arena), &held.addresses, (base, depth + 1), buffers);
             }
         }
-    }
-
-    /// The first command of a work.
-    fn command_of(&self, work: WorkId) -> CommandAt {
-        self.spans[work].map_or((0, 0), |span| (span.queue, span.first))
     }
 }
 
@@ -158,11 +177,12 @@ mod tests {
     #[test]
     fn spans_of_works_follow_from_the_works_of_commands() {
         let [one, outer, inner, last, unseen] = [0, 1, 2, 3, 4].map(WorkId::from_index);
-        // A loop: a copy, its beginning, two commands of its body, its end.
-        let queues = [vec![one, outer, outer, inner, inner, outer], vec![last]];
-        let spans = spans(5, queues.iter().map(Vec::as_slice));
+        // A loop of two queues: a copy, its beginning, two commands of its body, its end.
+        let queues = [vec![one, outer, outer, inner, inner, outer], vec![last, outer, outer]];
+        let spans = Spans::new(5, queues.iter().map(Vec::as_slice));
         let span = |queue, first, last| Some(Span { queue, first, last });
-        assert_eq!([spans[one], spans[outer], spans[inner]], [span(0, 0, 0), span(0, 1, 5), span(0, 3, 4)]);
-        assert_eq!([spans[last], spans[unseen]], [span(1, 0, 0), None]);
+        assert_eq!([spans.on(one, 0), spans.on(outer, 0), spans.on(inner, 0)], [span(0, 0, 0), span(0, 1, 5), span(0, 3, 4)]);
+        assert_eq!([spans.on(last, 1), spans.on(outer, 1), spans.on(inner, 1)], [span(1, 0, 0), span(1, 1, 2), None]);
+        assert_eq!((spans.on(unseen, 0), spans.command_of(outer)), (None, (0, 1)));
     }
 }

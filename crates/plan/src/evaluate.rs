@@ -4,7 +4,7 @@ use plimsoll_device::DeviceSpec;
 use plimsoll_graph::IdVec;
 use plimsoll_graph::id::Id;
 
-use crate::lir::{Lir, Work, WorkId};
+use crate::lir::{Lir, RegionId, ValueId, Work, WorkId};
 use crate::live::Live;
 use crate::plan::DeviceId;
 
@@ -42,15 +42,30 @@ pub(crate) fn queue_of(device: DeviceId, is_beside: bool, devices: usize) -> usi
 
 /// When each work of a schedule ends: every queue takes its works in order, each when its inputs are there.
 pub(crate) fn ends(lir: &Lir, devices: usize, order: &[WorkId]) -> IdVec<WorkId, f64> {
-    let definitions = lir.definitions();
+    ends_with(lir, &lir.definitions(), devices, order)
+}
+
+/// Predicted seconds of one iteration of the body of a loop, whose works are scheduled.
+pub(crate) fn once(lir: &Lir, body: RegionId, devices: usize) -> f64 {
+    let region = &lir.regions[body];
+    if region.partners.is_empty() {
+        return region.works.iter().map(|work| lir.works[*work].seconds()).sum();
+    }
+    let mut definitions = IdVec::filled(None, lir.values.len());
+    region.works.iter().for_each(|id| lir.works[*id].outputs.iter().for_each(|output| definitions[*output] = Some(*id)));
+    ends_with(lir, &definitions, devices, &region.works).values().copied().fold(0.0, f64::max)
+}
+
+fn ends_with(lir: &Lir, definitions: &IdVec<ValueId, Option<WorkId>>, devices: usize, order: &[WorkId]) -> IdVec<WorkId, f64> {
     let mut finish: IdVec<WorkId, f64> = IdVec::filled(0.0, lir.works.len());
     let mut free_at = vec![0.0f64; 2 * devices];
     for &id in order {
         let work = &lir.works[id];
-        let ready = lir.predecessors(work, &definitions).map(|before| finish[before]).fold(0.0, f64::max);
-        let free = &mut free_at[queue(work, devices)];
-        finish[id] = ready.max(*free) + work.seconds();
-        *free = finish[id];
+        let ready = lir.predecessors(work, definitions).map(|before| finish[before]).fold(0.0, f64::max);
+        // A loop begins where all that have a part in it are there.
+        let queues = || std::iter::once(queue(work, devices)).chain(lir.devices(work).skip(1).map(|device| device.index()));
+        finish[id] = queues().map(|queue| free_at[queue]).fold(ready, f64::max) + work.seconds();
+        queues().for_each(|queue| free_at[queue] = finish[id]);
     }
     finish
 }

@@ -37,6 +37,7 @@ mod missing;
 mod need;
 mod order;
 mod pack;
+mod partners;
 mod passes;
 mod patch;
 mod place;

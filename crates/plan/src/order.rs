@@ -11,7 +11,8 @@ use plimsoll_memory::layout;
 use crate::Request;
 use crate::evaluate::evaluate;
 use crate::lir::{Home, Lir, RegionId, ValueId, WorkId};
-use crate::live::Live;
+use crate::live::{Arena, Live};
+use crate::plan::DeviceId;
 use crate::prepare::prepare;
 
 /// Prepares the works and puts them in order.
@@ -40,14 +41,14 @@ pub(crate) fn as_written(request: &Request<'_>, lir: &mut Lir) -> Result<()> {
     })
 }
 
-/// The bytes that the values and the scratch of a region take that a work holds. All of its works are on one device.
-pub(crate) fn taken(lir: &Lir, devices: &[DeviceSpec]) -> u64 {
+/// The bytes that the values and the scratch of a region take of each device that a work holds.
+pub(crate) fn taken(lir: &Lir, devices: &[DeviceSpec]) -> Vec<(DeviceId, u64)> {
     if lir.here() == RegionId::from_index(0) {
-        return 0;
+        return Vec::new();
     }
     let Live { lanes, arenas, .. } = Live::new(lir, &lir.region().works, devices);
-    let packed = lanes.iter().zip(&arenas).map(|(lane, arena)| devices[lane.device.index()].slot(Bytes(layout::pack(&arena.buffers).peak)));
-    packed.map(|bytes| bytes.0).max().unwrap_or(0)
+    let packed = |arena: &Arena, spec: &DeviceSpec| spec.slot(Bytes(layout::pack(&arena.buffers).peak)).0;
+    lanes.iter().zip(&arenas).map(|(lane, arena)| (lane.device, packed(arena, &devices[lane.device.index()]))).collect()
 }
 
 /// Finds out what each work takes.

@@ -4,14 +4,14 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use plimsoll_base::{Bytes, Result};
-use plimsoll_device::{DeviceSpec, Program};
+use plimsoll_device::{DeviceSpec, Partner, Program, Wait, Work};
 use plimsoll_graph::id::Id;
 use plimsoll_graph::{Graph, IdVec, NodeId};
 use plimsoll_memory::layout;
 
 use crate::Request;
-use crate::buffers::{Buffers, PlanBuffer, spans};
-use crate::emit::{Emit, Emitted, Regions};
+use crate::buffers::{Buffers, PlanBuffer, Spans};
+use crate::emit::{Emit, Emitted, Regions, Until};
 use crate::fit::Fitting;
 use crate::lir::{Arg, ConstantId, Home, Lir, Trips, ValueId, WorkId, WorkKind};
 use crate::live::{Arena, Lane, Live, Slot};
@@ -57,28 +57,40 @@ pub(crate) fn pack(request: &Request<'_>, mut lir: Lir, fitting: Option<Fitting>
     }
     regions.offsets = offsets;
     for (lane, addresses) in lanes.iter().zip(&packed) {
-        regions.place(&lir, &lane.works, addresses, 0);
+        regions.place(&lir, lane, addresses);
     }
-    let emit = Emit { request, lir: &lir, regions: &regions };
-    let emitted: Vec<Vec<Vec<Emitted>>> = lanes.iter().zip(&packed).map(|(lane, addresses)| emit.lane(lane, addresses)).collect();
-    // For each work of each queue, how many commands there are when it is over.
-    let over: Vec<Vec<u32>> = emitted
-        .iter()
-        .map(|works| {
-            let count = |sum: &mut u32, work: &Vec<Emitted>| {
-                *sum += work.len() as u32;
-                Some(*sum)
-            };
-            works.iter().scan(0, count).collect()
-        })
-        .collect();
-    let of_commands: Vec<Vec<WorkId>> = emitted.iter().map(|works| works.iter().flatten().map(|command| command.work).collect()).collect();
-    let spans = spans(lir.works.len(), of_commands.iter().map(Vec::as_slice));
-    for (lane, works) in lanes.iter().zip(emitted) {
+    let emit = Emit { request, lir: &lir, regions: &regions, lanes: &lanes };
+    let emitted: Vec<Vec<Emitted>> = lanes.iter().zip(&packed).map(|(lane, addresses)| emit.lane(lane, addresses)).collect();
+    let of_commands: Vec<Vec<WorkId>> = emitted.iter().map(|commands| commands.iter().map(|command| command.work).collect()).collect();
+    let spans = Spans::new(lir.works.len(), of_commands.iter().map(Vec::as_slice));
+    let begins = begins(&emitted);
+    for (lane, commands) in lanes.iter().zip(emitted) {
         let mut queue = Queue { device: lane.device, program: Arc::default(), seconds: Vec::new(), nodes: Vec::new(), bytes: Vec::new() };
         let mut program = Program::default();
-        for Emitted { mut command, seconds, nodes, bytes, .. } in works.into_iter().flatten() {
-            command.waits.iter_mut().for_each(|wait| wait.commands = over[wait.queue as usize][wait.commands as usize - 1]);
+        for Emitted { mut command, work, waits, with, seconds, nodes, bytes } in commands {
+            let last = |queue, work| spans.on(work, queue).map_or(0, |span| span.last);
+            for (queue, until) in waits {
+                let commands = match until {
+                    Until::Over(work) => last(queue as u32, work) + 1,
+                    Until::Come(work) => begins.get(&(queue, work)).map_or(0, |begin| begin.0),
+                    Until::Begun(work) => begins.get(&(queue, work)).map_or(0, |begin| begin.0 + 1),
+                    // All but the last command, which is the end of the body.
+                    Until::Through(work) => last(queue as u32, work),
+                };
+                match command.waits.iter_mut().find(|wait| wait.queue == queue as u32) {
+                    Some(wait) => wait.commands = wait.commands.max(commands),
+                    None if commands > 0 => command.waits.push(Wait { queue: queue as u32, commands }),
+                    None => {}
+                }
+            }
+            command.waits.sort_by_key(|wait| wait.queue);
+            if let Work::Loop { with: partners, .. } = &mut command.work {
+                let partner = |queue: usize| {
+                    let (first, body) = *begins.get(&(queue, work))?;
+                    Some(Partner { queue: queue as u32, first, body })
+                };
+                *partners = with.into_iter().filter_map(partner).collect();
+            }
             program.commands.push(command);
             queue.seconds.push(seconds);
             queue.nodes.push(nodes);
@@ -88,11 +100,12 @@ pub(crate) fn pack(request: &Request<'_>, mut lir: Lir, fitting: Option<Fitting>
         queues.push(queue);
     }
     let collected = Buffers::new(&lir, &regions, request.devices, &spans);
-    let in_lane = |(lane, (arena, addresses)): (&Lane, (&Arena, &Addresses))| collected.of_lane(lane, arena, addresses);
-    let buffers: Vec<PlanBuffer> = lanes.iter().zip(arenas.iter().zip(&packed)).flat_map(in_lane).collect();
+    let in_lane =
+        |(queue, (lane, (arena, addresses))): (u32, (&Lane, (&Arena, &Addresses)))| collected.of_lane((queue, lane), arena, addresses);
+    let buffers: Vec<PlanBuffer> = (0..).zip(lanes.iter().zip(arenas.iter().zip(&packed))).flat_map(in_lane).collect();
     let mut loops = lir.regions.values().flat_map(|region| &region.works).filter_map(|id| lir.works[*id].trips());
     let loops_are_counted = loops.all(|trips| matches!(trips, Trips::Exactly(_)));
-    note_assignments(&mut lir, &slots, &over);
+    note_assignments(&mut lir, &slots, &spans);
     for (index, device) in devices.iter_mut().enumerate() {
         peak_parts(request, &lir, DeviceId::from_index(index), &moments[index], device);
     }
@@ -196,10 +209,23 @@ pub(crate) fn label(graph: &Graph, nodes: &[NodeId]) -> Arc<str> {
 }
 
 /// Fills in which commands initialise variables.
-fn note_assignments(lir: &mut Lir, slots: &IdVec<WorkId, Slot>, over: &[Vec<u32>]) {
+fn note_assignments(lir: &mut Lir, slots: &IdVec<WorkId, Slot>, spans: &Spans) {
     let definitions = lir.definitions();
     for (variable, version) in std::mem::take(&mut lir.initialized) {
-        let work = definitions[version];
-        lir.variables[variable].assigned_by = work.map(|work| (slots[work].0 as u32, over[slots[work].0][slots[work].1] - 1));
+        let at = |work: WorkId| spans.on(work, slots[work].0 as u32).map(|span| (span.queue, span.last));
+        lir.variables[variable].assigned_by = definitions[version].and_then(at);
     }
+}
+
+/// For each queue and loop in it, the number of its beginning and how many commands its body has.
+fn begins(queues: &[Vec<Emitted>]) -> HashMap<(usize, WorkId), (u32, u32)> {
+    let mut begins = HashMap::new();
+    for (queue, commands) in queues.iter().enumerate() {
+        for (number, Emitted { command, work, .. }) in (0..).zip(commands) {
+            if let Work::Loop { body, .. } = command.work {
+                begins.insert((queue, *work), (number, body));
+            }
+        }
+    }
+    begins
 }

@@ -11,6 +11,7 @@ use plimsoll_request::anchor::{Anchor, Epilogue};
 use plimsoll_request::expr::Expr;
 
 use crate::Request;
+use crate::evaluate::once;
 use crate::lir::{Lir, RegionId, Trips, ValueId, View, Work, WorkKind};
 use crate::plan::DeviceId;
 
@@ -109,17 +110,17 @@ pub(crate) fn prepare(request: &Request<'_>, lir: &Lir, work: &Work) -> Result<P
 /// A loop takes what its body takes, which is scheduled.
 ///
 /// # Errors
-/// UNIMPLEMENTED where a work of the body is on another device: the library of the loop's has no kernel for it.
+/// UNIMPLEMENTED where a work of the body is on a device that has no part in the loop.
 fn repeated(request: &Request<'_>, lir: &Lir, work: &Work, (body, trips): (RegionId, Trips)) -> Result<Prepare> {
     let region = &lir.regions[body];
-    let inner = || region.works.iter().map(|inner| &lir.works[*inner]);
-    if let Some(other) = inner().find(|inner| inner.device != work.device) {
+    let mut inner = region.works.iter().map(|inner| &lir.works[*inner]);
+    if let Some(other) = inner.find(|inner| !lir.devices(work).any(|device| device == inner.device)) {
         let names = [work.device, other.device].map(|device| request.devices[device.index()].name.short());
         let name = &request.graph.node(other.nodes[0]).name;
         return Err(Error::unimplemented(format!("not yet: a loop on {}, of which {name} is on {}", names[0], names[1])));
     }
-    let once: f64 = inner().map(Work::seconds).sum();
-    Ok(Prepare { kernel: None, seconds: once * trips.predicted(), shared: region.arena, slices: 0 })
+    let seconds = once(lir, body, request.devices.len()) * trips.predicted();
+    Ok(Prepare { kernel: None, seconds, shared: region.takes(work.device), slices: 0 })
 }
 
 /// The time of a work without a kernel and without a copy, such as one on files: nothing is known of it.

@@ -91,7 +91,7 @@ fn refusal(request: &Request<'_>, device: DeviceId, refused: Error, answered: Re
 /// A work on its way to the host.
 struct Moving {
     id: WorkId,
-    /// The versions of variables that it defines, by its outputs. States are not among them.
+    /// The versions of variables, and of what a loop carries, that it defines, by its outputs. States are not among them.
     versions: Vec<(usize, ValueId)>,
     /// The states that it changes.
     states: Vec<VariableId>,
@@ -103,7 +103,7 @@ impl Moving {
         for (position, &output) in lir.works[id].outputs.iter().enumerate() {
             match lir.values[output].home {
                 Home::Variable(variable) if lir.variables[variable].kind == VariableKind::State => moving.states.push(variable),
-                Home::Variable(_) => moving.versions.push((position, output)),
+                Home::Variable(_) | Home::Given { .. } => moving.versions.push((position, output)),
                 _ => {}
             }
         }

@@ -68,6 +68,9 @@ impl Display for Plan {
                 if let Some(scratch) = command.scratch {
                     write!(f, " scratch {}", buffer(scratch))?;
                 }
+                if let Work::Loop { with, .. } = &command.work {
+                    with.iter().try_for_each(|partner| write!(f, " with queue {}", partner.queue))?;
+                }
                 for wait in &command.waits {
                     write!(f, " after queue {} #{}", wait.queue, wait.commands)?;
                 }

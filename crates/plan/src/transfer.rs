@@ -1,5 +1,5 @@
 //! Copies between devices: one for each value and destination. A card carries copies to and from it, since the processor cannot
-//! reach its memory; between two of a kind the destination does.
+//! reach its memory; between two of a kind the destination does. In the body of a loop a value is copied in every iteration.
 
 use std::collections::HashMap;
 
@@ -10,9 +10,12 @@ use plimsoll_graph::id::Id;
 
 use crate::Request;
 use crate::lir::{Home, Lir, ValueId, View, WorkId, WorkKind};
+use crate::partners;
 use crate::plan::DeviceId;
 
 pub(crate) fn transfer(request: &Request<'_>, lir: &mut Lir) -> Result<()> {
+    partners::seat(request, lir)?;
+    partners::fold_guards(lir)?;
     let mut transfers = Transfers { devices: request.devices, definitions: lir.definitions(), copies: HashMap::new() };
     for id in lir.ids() {
         // A copy to another device reads where the value is: it is a transfer itself.
@@ -21,7 +24,7 @@ pub(crate) fn transfer(request: &Request<'_>, lir: &mut Lir) -> Result<()> {
             transfers.constant_where_it_goes(lir, id)?;
             let work = &lir.works[id];
             let (from, to) = (lir.values[work.inputs[0].value].device, lir.values[work.outputs[0]].device);
-            lir.works[id].device = transfers.carrier(from, to);
+            lir.works[id].device = carrier(request.devices, from, to);
         }
         let (device, rank) = (lir.works[id].device, lir.works[id].rank);
         if let Some(guard) = lir.works[id].guard {
@@ -47,6 +50,12 @@ pub(crate) fn complete(lir: &mut Lir, devices: &[DeviceSpec]) {
     }
 }
 
+/// The device that copies from one to another.
+pub(crate) fn carrier(devices: &[DeviceSpec], from: DeviceId, to: DeviceId) -> DeviceId {
+    let is_card = |device: DeviceId| devices[device.index()].kind == DeviceKind::Gpu;
+    if is_card(from) && !is_card(to) { from } else { to }
+}
+
 struct Transfers<'a> {
     devices: &'a [DeviceSpec],
     definitions: IdVec<ValueId, Option<WorkId>>,
@@ -54,10 +63,14 @@ struct Transfers<'a> {
 }
 
 impl Transfers<'_> {
-    /// Has the work read its inputs on its device; those on files reach variables where they are.
+    /// Has the work read its inputs on its device; those on files reach variables where they are, and a loop has them where its body does.
     fn inputs(&mut self, lir: &mut Lir, id: WorkId, device: DeviceId, rank: u32) {
         let reaches = matches!(lir.works[id].kind, WorkKind::Outside { .. });
-        for input in 0..lir.works[id].inputs.len() {
+        let wanted: Vec<DeviceId> = match lir.works[id].kind {
+            WorkKind::Loop { body, .. } => lir.passed(body).map(|param| lir.values[param].device).collect(),
+            _ => vec![device; lir.works[id].inputs.len()],
+        };
+        for (input, device) in wanted.into_iter().enumerate() {
             let value = lir.works[id].inputs[input].value;
             if !(reaches && matches!(lir.values[value].home, Home::Variable(_))) {
                 lir.works[id].inputs[input].value = self.on(lir, value, device, rank);
@@ -79,12 +92,6 @@ impl Transfers<'_> {
         Ok(())
     }
 
-    /// The device that copies from one to another.
-    fn carrier(&self, from: DeviceId, to: DeviceId) -> DeviceId {
-        let is_card = |device: DeviceId| self.devices[device.index()].kind == DeviceKind::Gpu;
-        if is_card(from) && !is_card(to) { from } else { to }
-    }
-
     /// The value as `device` can read it. A value that may not have been made is copied only if it was.
     fn on(&mut self, lir: &mut Lir, value: ValueId, device: DeviceId, rank: u32) -> ValueId {
         let source = &lir.values[value];
@@ -96,7 +103,7 @@ impl Transfers<'_> {
         }
         let (bytes, node, in_arena) = (source.bytes, source.node, source.home == Home::Arena);
         let guard = self.definitions.get(value).copied().flatten().filter(|_| in_arena).and_then(|work| lir.works[work].guard);
-        let carrier = self.carrier(source.device, device);
+        let carrier = carrier(self.devices, source.device, device);
         let guard = guard.map(|guard| self.on(lir, guard, carrier, rank));
         let copy = lir.value(device, Home::Arena, bytes, node);
         lir.values[copy].is_copy = true;

@@ -168,7 +168,7 @@ impl Devices {
             Err(error) if error.is_no_room() && !beside.is_empty() => {
                 (place(&elsewhere)?, Some("fits nowhere beside the models before it, whole or in pieces: takes its turn"))
             }
-            // Runs in stages, and loops on several devices, are planned by the session alone.
+            // Runs in stages are planned by the session alone.
             Err(error) if objective.is_some() && error.code() == Code::Unimplemented => {
                 let placed = self.where_it_is(session, runs)?;
                 self.write_log(session);

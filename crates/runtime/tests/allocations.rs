@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use plimsoll_base::DataType;
 use plimsoll_cards::Options;
-use plimsoll_graph::{HostTensor, PartialShape};
+use plimsoll_device::DeviceKind;
+use plimsoll_graph::{Graph, HostTensor, PartialShape};
 use plimsoll_kernels::CpuKernels;
 use plimsoll_ops::builder::Initializer;
 use plimsoll_ops::{GraphBuilder, Registry};
@@ -87,4 +88,34 @@ fn main() {
         assert!(loss.to_vec::<f32>().unwrap()[0].is_finite());
     }
     println!("test a_warm_step_allocates_nothing ... ok");
+    for threads in [1, 2] {
+        loop_of_two_devices(threads);
+    }
+    println!("test a_warm_loop_of_two_devices_allocates_nothing ... ok");
+}
+
+/// The recorded loop whose body is on two devices.
+fn loop_of_two_devices(threads: i32) {
+    let options = Options::new().intra_op(threads).device_count(DeviceKind::Cpu, 2);
+    let registry = Arc::new(Registry::standard(Arc::new(CpuKernels)));
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../cli/tests/cases/while_two_devices/graph.pb");
+    let graph = plimsoll_formats::read_graph_def(&std::fs::read(path).unwrap()).unwrap();
+    let graph = Graph::resolve(graph, registry.table()).unwrap();
+    let session = Session::new(&Devices::open(&options).unwrap(), &graph, registry).unwrap();
+    let x = HostTensor::from_slice([2, 3], &[1.5f32, -2.0, 0.25, 3.0, 0.5, -1.0]).unwrap();
+    let signature = Signature {
+        feeds: vec![Feed { tensor: "x".into(), data_type: DataType::Float, shape: x.shape().clone(), value: None }],
+        fetches: vec!["y:0".into()],
+        ..Signature::default()
+    };
+    let callable = session.callable(&signature).unwrap();
+    let [mut y] = <[HostTensor; 1]>::try_from(callable.outputs().unwrap()).unwrap();
+    for _ in 0..3 {
+        callable.run_into(&[&x], &mut [&mut y]).unwrap();
+    }
+    let before = ALLOCATIONS.load(Ordering::Relaxed);
+    for _ in 0..100 {
+        callable.run_into(&[&x], &mut [&mut y]).unwrap();
+    }
+    assert_eq!(ALLOCATIONS.load(Ordering::Relaxed) - before, 0, "{threads} threads");
 }

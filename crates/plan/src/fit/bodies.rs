@@ -42,7 +42,8 @@ impl Bodies {
         let is_here = |region: &RegionId| {
             let region = &lir.regions[*region];
             let on_device = region.works.first().is_some_and(|work| lir.works[*work].device == device);
-            on_device && region.arena.saturating_mul(LEAST_PART) >= arena.0
+            // What a shared body takes of one device depends on the others.
+            on_device && region.partners.is_empty() && region.takes(device).saturating_mul(LEAST_PART) >= arena.0
         };
         // Inner regions come behind outer ones.
         let regions: Vec<RegionId> = lir.regions.ids().skip(1).filter(is_here).collect();
@@ -64,13 +65,13 @@ impl Bodies {
     fn of(&self, request: &Request<'_>, lir: &Lir, device: DeviceId, count: u64) -> Result<Vec<Body>> {
         let problem = problem::problem(request, lir, device, None, self);
         let states = plimsoll_fit::descend(&problem, descent::effort(problem.works.len()) / count.max(4));
-        let (mut bodies, mut least) = (Vec::new(), lir.region().arena);
+        let (mut bodies, mut least) = (Vec::new(), lir.region().takes(device));
         let mut seconds = once(lir);
         let away = Away { device, slow: None };
         let stride = states.len().div_ceil(MOST_BODIES).max(1);
         for state in states.iter().rev().step_by(stride).collect::<Vec<_>>().into_iter().rev() {
             let applied = apply::apply(request, lir, &state.steps, away, self)?.lir;
-            let (arena, takes) = (taken(&applied, request.devices), once(&applied));
+            let (arena, takes) = (taken(&applied, request.devices).iter().map(|(_, bytes)| *bytes).max().unwrap_or(0), once(&applied));
             if arena < least && takes >= seconds {
                 (least, seconds) = (arena, takes);
                 bodies.push(Body { steps: state.steps.clone(), arena, seconds });
@@ -166,6 +167,6 @@ pub(super) fn copy(lir: &mut Lir, region: RegionId) -> RegionId {
         lir.works[*id].after = after;
     }
     let all = |ids: &[ValueId]| ids.iter().map(|id| at(*id)).collect::<Vec<_>>();
-    lir.regions[new] = Region { params: all(&before.params), works: copied, results: all(&before.results), arena: before.arena };
+    lir.regions[new] = Region { params: all(&before.params), works: copied, results: all(&before.results), ..before };
     new
 }

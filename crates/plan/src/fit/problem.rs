@@ -25,7 +25,7 @@ pub(super) fn problem(request: &Request<'_>, lir: &Lir, device: DeviceId, slow: 
         let next_writers = reads.iter().filter_map(|value| overwriting[*value]).map(|writer| number[writer]);
         Work {
             seconds: work.seconds(),
-            scratch: if here { work.scratch() } else { 0 },
+            scratch: lir.scratch(work, device),
             until: next_writers.min(),
             reads: reads.iter().map(|value| value.index()).collect(),
             writes: work.outputs.iter().map(|value| value.index()).collect(),

@@ -271,7 +271,7 @@ impl Splitter<'_> {
         Some(wanted)
     }
 
-    /// The loop that has what a plan cannot have in a loop: on several devices, say. The session may drive it.
+    /// The loop that has what a plan cannot have in a loop. The session may drive it.
     fn driven(&self, error: &Error) -> Option<Wanted> {
         let id = self.request.graph.find(error.node()?)?;
         let frame = self.pruned.frames.outermost(id)?;

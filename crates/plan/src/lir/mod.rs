@@ -152,7 +152,7 @@ impl Work {
         values
     }
 
-    /// Bytes of scratch; 0 until it is scheduled.
+    /// Bytes of scratch on its own device; 0 until it is scheduled.
     pub fn scratch(&self) -> u64 {
         self.prepared.as_ref().map_or(0, Prepare::scratch)
     }
@@ -335,6 +335,31 @@ impl Lir {
             }
         };
         Ok(self.param(device, Home::Constant(id), bytes.0, tensor.node))
+    }
+
+    /// The devices whose queues have a work: its own, and of a loop those of its body.
+    pub fn devices<'a>(&'a self, work: &'a Work) -> impl Iterator<Item = DeviceId> + 'a {
+        let partners = work.regions().iter().flat_map(|region| self.regions[*region].partners.iter().copied());
+        std::iter::once(work.device).chain(partners)
+    }
+
+    /// Whether the queues of several devices have a work.
+    pub fn is_shared(&self, work: &Work) -> bool {
+        self.devices(work).nth(1).is_some()
+    }
+
+    /// Bytes of scratch that a work takes of a device; 0 until it is scheduled.
+    pub fn scratch(&self, work: &Work, device: DeviceId) -> u64 {
+        match work.kind {
+            _ if device == work.device => work.scratch(),
+            WorkKind::Loop { body, .. } => self.regions[body].takes(device),
+            _ => 0,
+        }
+    }
+
+    /// The work that holds a region.
+    pub fn holder(&self, region: RegionId) -> Option<WorkId> {
+        self.works.iter().find(|(_, work)| work.regions().contains(&region)).map(|(id, _)| id)
     }
 
     /// The parameters of a region that the work that holds it passes, in order.

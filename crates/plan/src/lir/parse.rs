@@ -293,6 +293,7 @@ impl Parser<'_> {
         {
             *args = Arg::all(work.inputs.len(), work.outputs.len());
         }
+        let mut partners: Vec<DeviceId> = Vec::new();
         while !at.0.is_empty() {
             match at.word() {
                 "if" => work.guard = Some(self.value_at(at.numbered("v")?)),
@@ -302,7 +303,8 @@ impl Parser<'_> {
                 "rank" => work.rank = at.number()?,
                 // What a pass finds out again.
                 "by" | "scratch" => _ = at.word(),
-                "" if at.eat("{") => self.inner(&mut work, lines, next)?,
+                "with" => partners.push(self.device(at.word())?),
+                "" if at.eat("{") => self.inner(&mut work, std::mem::take(&mut partners), lines, next)?,
                 other => return Err(format!("'{other}' says nothing of a work")),
             }
         }
@@ -311,8 +313,9 @@ impl Parser<'_> {
     }
 
     /// The regions of a work.
-    fn inner(&mut self, work: &mut Work, lines: &[&str], next: &mut usize) -> Result<()> {
+    fn inner(&mut self, work: &mut Work, partners: Vec<DeviceId>, lines: &[&str], next: &mut usize) -> Result<()> {
         let region = self.region(lines, next)?;
+        self.parsed.lir.regions[region].partners = partners;
         let end = lines.get(*next).map_or("", |line| line.trim());
         *next += 1;
         match &mut work.kind {

@@ -113,6 +113,7 @@ impl Text<'_> {
             }
         }
         for region in work.regions() {
+            self.lir.regions[*region].partners.iter().try_for_each(|partner| write!(f, " with {}", self.device(*partner)))?;
             writeln!(f, " {{")?;
             self.region(f, *region, &format!("{indent}  "))?;
         }

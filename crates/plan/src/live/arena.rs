@@ -46,7 +46,7 @@ impl Arena {
         let value_buffers = buffers.len();
         let mut scratch = Vec::with_capacity(lane.works.len());
         for (position, id) in lane.works.iter().enumerate() {
-            let bytes = lir.works[*id].scratch();
+            let bytes = lir.scratch(&lir.works[*id], lane.device);
             scratch.push((bytes > 0).then(|| {
                 buffers.push(Buffer { first: position as u32, last: position as u32, bytes, align });
                 buffers.len() - 1

@@ -18,6 +18,7 @@ use crate::{DeviceId, Request};
 /// the other queues, and so live ranges of other values.
 pub struct Moves {
     lir: Lir,
+    device: DeviceId,
     spec: DeviceSpec,
     /// By element, its work.
     works: Vec<WorkId>,
@@ -140,11 +141,14 @@ impl Moves {
                 }
             }
         }
+        // A loop has its place in other queues, too.
+        let shared = (0..).zip(&lane.works).filter(|(_, work)| lir.is_shared(&lir.works[**work]));
+        shared.for_each(|(element, _): (usize, _)| edges[element] = None);
         let works = lane.works.clone();
         let loads = vec![Sums::default().load(); works.len()];
         let (sequence, sums) = (Sequence::new(&loads), vec![Sums::default(); works.len()]);
         let spec = devices[device.index()].clone();
-        let mut moves = Moves { lir, spec, works, sequence, sums, values, base: 0, edges };
+        let mut moves = Moves { lir, device, spec, works, sequence, sums, values, base: 0, edges };
         moves.fill();
         moves
     }
@@ -202,7 +206,8 @@ impl Moves {
     fn fill(&mut self) {
         for (element, work) in self.works.iter().enumerate() {
             let work = &self.lir.works[*work];
-            self.sums[element].scratch = if work.scratch() > 0 { self.spec.slot(Bytes(work.scratch())).0 as i64 } else { 0 };
+            let scratch = self.lir.scratch(work, self.device);
+            self.sums[element].scratch = if scratch > 0 { self.spec.slot(Bytes(scratch)).0 as i64 } else { 0 };
         }
         let births: Vec<(ValueId, Option<u32>, i64)> =
             self.values.iter().filter_map(|(id, span)| span.as_ref().map(|span| (id, span.birth, span.bytes))).collect();

@@ -31,6 +31,10 @@ pub(crate) fn live_ranges(lir: &Lir, lanes: &[Lane]) -> Ranges {
         for (position, id) in lane.works.iter().enumerate() {
             for &output in lir.works[*id].outputs.iter().filter(|output| lir.values[**output].home == Home::Arena) {
                 let owner = owner_of(output).unwrap_or(queue);
+                if owner != queue && lir.devices(&lir.works[*id]).any(|device| device == lir.values[output].device) {
+                    // A loop has a place in the owner's queue, too.
+                    continue;
+                }
                 let first = if owner == queue { position as u32 } else { lane.clocks[position][owner].saturating_sub(1) };
                 ranges[output] = Some(LiveRange { first, last: first, unread_elsewhere: 0 });
             }
@@ -40,6 +44,9 @@ pub(crate) fn live_ranges(lir: &Lir, lanes: &[Lane]) -> Ranges {
         for (position, id) in lane.works.iter().enumerate() {
             for value in lir.works[*id].reads() {
                 let (Some(mut range), Some(owner)) = (ranges[value], owner_of(value)) else { continue };
+                if owner != queue && lir.devices(&lir.works[*id]).any(|device| device == lir.values[value].device) {
+                    continue;
+                }
                 if owner == queue {
                     range.last = range.last.max(position as u32);
                 } else {

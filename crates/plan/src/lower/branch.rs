@@ -423,6 +423,9 @@ impl Lowering<'_> {
     fn set_flag(&mut self, variable: VariableId, writer: NodeId, write: Option<WorkId>) -> Result<()> {
         let (condition, old) = self.flag(variable)?;
         let old = self.bring_flag(variable, old);
+        if self.lir.values[old].device != self.host {
+            return Err(Error::unimplemented("not yet: a loop that initialises a variable, and has no part on the host"));
+        }
         let new = self.lir.next_version(old, writer);
         self.branches.flags.insert(variable, (condition, new));
         let mut builder = ExprBuilder::new();

@@ -395,7 +395,7 @@ impl Lowering<'_> {
             ignore: false,
         });
         let inputs = vec![rows.clone(), indices, tensor];
-        if self.is_newest(rows.value) {
+        if self.may_change(id, rows.value) {
             let value = self.lir.next_version(rows.value, id);
             self.note_newest(value);
             let args = vec![Arg::Output(0), Arg::Input(1), Arg::Input(2), Arg::Output(0)];

@@ -384,7 +384,7 @@ impl Lowering<'_> {
                 self.constant_of(id, &HostTensor::from_slice(vec![count], &all)?)?
             }
         };
-        let is_in_place = self.is_newest(marks.value);
+        let is_in_place = self.may_change(id, marks.value);
         let guard = self.branches.guard.filter(|_| !is_in_place);
         let (indices, update) = match guard {
             Some(guard) => self.where_alive(id, guard, indices)?,

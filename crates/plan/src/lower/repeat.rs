@@ -31,10 +31,12 @@ pub(super) struct Inside {
     region: RegionId,
     work: WorkId,
     carried: usize,
+    /// The devices of its nodes, where they are several.
+    devices: Vec<DeviceId>,
     /// Of what it carries: the newest version, where the body has made one.
     newest: HashMap<Home, ValueId>,
-    /// The parameters of values from around the loop: each is the same in every iteration.
-    imports: HashMap<ValueId, ValueId>,
+    /// The parameters of values from around the loop, by the device that reads them: each is the same in every iteration.
+    imports: HashMap<(ValueId, DeviceId), ValueId>,
     /// The variables that the body reads or writes.
     variables: Vec<Brought>,
     /// The variables whose flags it writes, with the version before the loop.
@@ -52,6 +54,11 @@ struct Brought {
 }
 
 impl Inside {
+    /// The device where the loop has what a work on `device` reads, or what is there.
+    fn near(&self, own: DeviceId, device: DeviceId) -> DeviceId {
+        if self.devices.contains(&device) { device } else { own }
+    }
+
     fn has(&self, variable: VariableId) -> bool {
         self.variables.iter().any(|brought| brought.variable == variable)
     }
@@ -61,13 +68,13 @@ impl Lowering<'_> {
     /// A loop.
     ///
     /// # Errors
-    /// UNIMPLEMENTED for loops of forms that TensorFlow does not write, and for those on several devices.
+    /// UNIMPLEMENTED for loops of forms that TensorFlow does not write.
     pub(super) fn repeat(&mut self, id: FrameId) -> Result<()> {
         let pruned = self.pruned;
         let frame = pruned.frames.get(id);
         let Some(test) = frame.test else { return Err(Error::unimplemented("not yet: a loop without a LoopCond")) };
         let is_dead = frame.enters.iter().any(|enter| pruned.alive.node(*enter) == When::Never);
-        let device = if is_dead { self.host } else { self.loop_device(id, frame)? };
+        let (device, devices) = if is_dead { (self.host, Vec::new()) } else { self.loop_devices(id, frame) };
         let parts = Parts::new(self, id, frame, test)?;
         let condition = self.begin(frame)?;
         if condition == Condition::NEVER {
@@ -86,13 +93,17 @@ impl Lowering<'_> {
         let (invariants, body) = self.hoist((id, frame), parts.body, condition, first.clone())?;
         let goes: Vec<Round> = frame.rounds.iter().copied().filter(|round| !stays(self.request.graph, round.merge, round.next)).collect();
         self.guard_by(condition, test)?;
+        let near = |at: DeviceId| if devices.contains(&at) { at } else { device };
         let mut inputs = vec![first];
+        // Where the body has each of them.
+        let mut places = vec![device];
         let mut slots: Vec<Slots> = Vec::with_capacity(goes.len());
         for round in &goes {
             let name = &self.request.graph.node(round.merge).name;
             let (slot, views) = self.slots(*round, &invariants, inputs.len()).map_err(|error| error.at_node(name))?;
             slots.push(slot);
             inputs.extend(views);
+            places.resize(inputs.len(), near(self.device(round.merge)));
         }
         let stacks = self.stacks_of(id);
         let first_of_stacks = inputs.len();
@@ -104,9 +115,13 @@ impl Lowering<'_> {
         let first_of_marks = inputs.len();
         inputs.extend(self.marks.views(&marks));
         let carried = inputs.len();
+        places.resize(carried, near(self.device(test)));
         let views = inputs.clone();
-        let made = |lowering: &mut Self, view: &View| lowering.lir.value(device, Home::Arena, lowering.lir.values[view.value].bytes, test);
-        let outputs: Vec<ValueId> = views.iter().map(|view| made(self, view)).collect();
+        let bytes = |lowering: &Self, view: &View| lowering.lir.values[view.value].bytes;
+        let mut outputs: Vec<ValueId> = Vec::with_capacity(carried);
+        for (view, place) in views.iter().zip(&places) {
+            outputs.push(self.lir.value(*place, Home::Arena, bytes(self, view), test));
+        }
         let region = self.lir.regions.push(Region::default());
         let trips = match most_behind(self.request.graph, self.pruned, frame) {
             Most::Known { trips, exactly: true } => Trips::Exactly(trips),
@@ -118,12 +133,14 @@ impl Lowering<'_> {
         (self.lir.works[work].guard, self.lir.works[work].is_root) = (guard, true);
         self.settle_loop(work, &frame.enters, &frame.exits);
         let around = self.lir.enter(region);
-        let params: Vec<ValueId> = (0..).zip(&views).map(|(param, view)| self.given((region, device), param, view.value)).collect();
+        let given = |(param, (view, place)): (u32, (&View, &DeviceId))| self.given((region, *place), param, view.value);
+        let params: Vec<ValueId> = (0..).zip(views.iter().zip(&places)).map(given).collect();
         self.inside.push(Inside {
             frame: id,
             region,
             work,
             carried,
+            devices,
             newest: HashMap::new(),
             imports: HashMap::new(),
             variables: Vec::new(),
@@ -262,11 +279,9 @@ impl Lowering<'_> {
         Ok(views)
     }
 
-    /// The device of a loop: that of every node in it that computes something, a card where there is one.
-    fn loop_device(&mut self, id: FrameId, frame: &Frame) -> Result<DeviceId> {
-        if frame.parent.is_some() {
-            return Ok(self.device(frame.enters[0]));
-        }
+    /// The device of a loop, and all of its devices where they are several: those of the nodes in it that compute something. A card comes
+    /// first where there is one.
+    fn loop_devices(&mut self, id: FrameId, frame: &Frame) -> (DeviceId, Vec<DeviceId>) {
         let (request, pruned) = (self.request, self.pruned);
         let nodes: Vec<NodeId> = pruned.order.iter().copied().filter(|node| pruned.frames.is_in(*node, id)).collect();
         let computes = |node: &&NodeId| {
@@ -275,7 +290,10 @@ impl Lowering<'_> {
                 matches!(rules.lower, Lower::Alias | Lower::Switch | Lower::Merge | Lower::Const | Lower::Nothing | Lower::Variable)
             })
         };
-        let on = |node: NodeId| request.placement.devices[node];
+        // The outermost loop has seen to those in it.
+        let is_outermost = frame.parent.is_none();
+        let workers = &self.workers;
+        let on = |node: NodeId| if is_outermost { request.placement.devices[node] } else { workers[node] };
         let is_card = |node: NodeId| request.devices[on(node).index()].kind == DeviceKind::Gpu;
         let working: Vec<NodeId> = nodes.iter().filter(computes).copied().collect();
         let first = working.iter().copied().find(|node| is_card(*node)).or(working.first().copied()).unwrap_or(frame.enters[0]);
@@ -287,14 +305,21 @@ impl Lowering<'_> {
             rules.is_some_and(|rules| matches!(rules.lower, Lower::Assign | Lower::Update(_) | Lower::UpdateInPlace(_)))
         };
         let may_go = |node: NodeId| {
-            is_card(first) && on(node) == request.placement.host && request.graph.node(node).device.is_empty() && !writes(node)
+            is_outermost
+                && is_card(first)
+                && on(node) == request.placement.host
+                && request.graph.node(node).device.is_empty()
+                && !writes(node)
         };
-        if let Some(other) = working.iter().find(|node| on(**node) != device && !may_go(**node)) {
-            let name = |node: NodeId| format!("{} on {}", request.graph.node(node).name, request.devices[on(node).index()].name.short());
-            return Err(Error::unimplemented(format!("not yet: a loop on several devices: {} and {}", name(first), name(*other))));
-        }
-        nodes.into_iter().for_each(|node| self.workers[node] = device);
-        Ok(device)
+        let mut devices: Vec<DeviceId> = working.iter().filter(|node| !may_go(**node)).map(|node| on(*node)).collect();
+        devices.push(device);
+        devices.sort_unstable();
+        devices.dedup();
+        // What computes nothing is where its values are.
+        let place = |node: NodeId| if devices.len() == 1 || may_go(node) || !devices.contains(&on(node)) { device } else { on(node) };
+        let places: Vec<DeviceId> = nodes.iter().map(|node| place(*node)).collect();
+        nodes.into_iter().zip(places).for_each(|(node, place)| self.workers[node] = place);
+        (device, if devices.len() > 1 { devices } else { Vec::new() })
     }
 
     /// Gives the Enters their meanings. When they are all alive.
@@ -336,8 +361,12 @@ impl Lowering<'_> {
         }
         let mut builder = ExprBuilder::new();
         let kind = match builder.input(next.data_type) {
-            // Only a kernel's result is worth joining with the kernel; the rest is a plain copy.
-            Ok(value) if self.lir.values[next.value].home == Home::Arena => {
+            // Only a kernel's result is worth joining with the kernel; the rest is a plain copy, and so is what goes to another device.
+            Ok(value)
+                if self.lir.values[next.value].home == Home::Arena
+                    && self.lir.values[next.value].device == self.lir.values[param].device
+                    && self.device(node) == self.lir.values[param].device =>
+            {
                 WorkKind::Expr { expr: builder.finish(vec![value]), shape: next.shape.clone() }
             }
             _ => WorkKind::Copy,
@@ -422,8 +451,13 @@ impl Lowering<'_> {
         self.inside.last().and_then(|inside| inside.newest.get(&home)).copied().unwrap_or(param)
     }
 
+    /// Whether a node may change a value in place: the loop at hand carries it, on the node's device.
+    pub(super) fn may_change(&self, id: NodeId, value: ValueId) -> bool {
+        self.is_newest(value) && self.lir.values[value].device == self.device(id)
+    }
+
     /// Whether a value is one that the loop at hand carries, and no newer version has been made.
-    pub(super) fn is_newest(&self, value: ValueId) -> bool {
+    fn is_newest(&self, value: ValueId) -> bool {
         let Some(inside) = self.inside.last() else { return false };
         match self.lir.values[value].home {
             Home::Given { region, param } if region == inside.region => (param as usize) < inside.carried && self.newest(value) == value,
@@ -467,11 +501,14 @@ impl Lowering<'_> {
         };
         for work in mine {
             for input in 0..self.lir.works[work].inputs.len() {
-                let value = self.import(self.lir.works[work].inputs[input].value);
-                self.lir.works[work].inputs[input].value = value;
+                let value = self.lir.works[work].inputs[input].value;
+                // A copy from another device reads where the value is.
+                let is_copy = matches!(self.lir.works[work].kind, WorkKind::Copy);
+                let reader = if is_copy { self.lir.values[value].device } else { self.lir.works[work].device };
+                self.lir.works[work].inputs[input].value = self.import(value, reader);
             }
             if let Some(guard) = self.lir.works[work].guard {
-                self.lir.works[work].guard = Some(self.import(guard));
+                self.lir.works[work].guard = Some(self.import(guard, self.lir.works[work].device));
             }
             let (own, outer): (Vec<WorkId>, Vec<WorkId>) = self.lir.works[work].after.iter().copied().partition(|before| *before > start);
             self.lir.works[work].after = own;
@@ -480,35 +517,42 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// A value as the region at hand has it.
-    fn import(&mut self, value: ValueId) -> ValueId {
+    /// A value as the region at hand has it for a reader on a device.
+    fn import(&mut self, value: ValueId, reader: DeviceId) -> ValueId {
         let of = self.lir.values[value].region;
         // The regions from that of the value to the one at hand.
         let begin = self.inside.iter().position(|inside| inside.region == of).map_or(0, |at| at + 1);
         let here = self.lir.here();
         let mut value = value;
         for level in begin..self.inside.len() {
-            if let Some(known) = self.inside[level].imports.get(&value) {
+            let near = self.near(level, reader);
+            if let Some(known) = self.inside[level].imports.get(&(value, near)) {
                 value = *known;
                 continue;
             }
-            let inner = self.take_param(level, value);
-            self.inside[level].imports.insert(value, inner);
+            let inner = self.take_param(level, value, near);
+            self.inside[level].imports.insert((value, near), inner);
             value = inner;
         }
         self.lir.enter(here);
         value
     }
 
-    /// A new parameter of a loop, which is given that value. The loop's region is at hand then.
-    fn take_param(&mut self, level: usize, value: ValueId) -> ValueId {
+    /// Where a loop has what a work on a device reads.
+    fn near(&self, level: usize, reader: DeviceId) -> DeviceId {
+        let inside = &self.inside[level];
+        inside.near(self.lir.works[inside.work].device, reader)
+    }
+
+    /// A new parameter of a loop on a device, which is given that value. The loop's region is at hand then.
+    fn take_param(&mut self, level: usize, value: ValueId, device: DeviceId) -> ValueId {
         let (region, work) = (self.inside[level].region, self.inside[level].work);
         let bytes = self.lir.values[value].bytes;
         let param = self.lir.works[work].inputs.len() as u32;
         self.lir.works[work].inputs.push(View::of_bytes(value, bytes));
         self.lir.enter(region);
         // A copy is made for the loop where it is on another device.
-        self.given((region, self.lir.works[work].device), param, value)
+        self.given((region, device), param, value)
     }
 
     /// A variable that is about to be read or written is a parameter of the loops around.
@@ -517,14 +561,16 @@ impl Lowering<'_> {
         let here = self.lir.here();
         for level in begin..self.inside.len() {
             let before = self.versions[variable];
-            self.versions[variable] = self.take_param(level, before);
+            let near = self.near(level, self.lir.variables[variable].device);
+            self.versions[variable] = self.take_param(level, before, near);
             self.inside[level].variables.push(Brought { variable, before, is_written: false });
         }
         self.lir.enter(here);
         if !writes {
             return Ok(());
         }
-        if self.inside.iter().any(|inside| self.lir.works[inside.work].device != self.lir.variables[variable].device) {
+        let device = self.lir.variables[variable].device;
+        if (0..self.inside.len()).any(|level| self.near(level, device) != device) {
             let name = &self.lir.variables[variable].name;
             return Err(Error::unimplemented(format!("not yet: a loop that writes variable '{name}' of another device")));
         }
@@ -550,7 +596,7 @@ impl Lowering<'_> {
         for level in begin..self.inside.len() {
             versions.push(value);
             let inner = self.inside.split_off(level + 1);
-            value = self.import(value);
+            value = self.import(value, self.lir.values[before].device);
             self.inside.extend(inner);
         }
         (versions, value)

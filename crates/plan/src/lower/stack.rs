@@ -55,7 +55,7 @@ impl Lowering<'_> {
                 return Err(Error::invalid_argument(format!("Must have type {} but got {}", rows.data_type, item.data_type)));
             }
             let index = self.number(id, &list.length)?;
-            if self.branches.guard.is_some() && !self.is_newest(rows.value) {
+            if self.branches.guard.is_some() && !self.may_change(id, rows.value) {
                 return Err(Error::unimplemented("not yet: a push on a stack in a condition outside of a loop"));
             }
             let rows = self.scatter(id, ScatterOp::Update, rows, index, item)?;

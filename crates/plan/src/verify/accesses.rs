@@ -2,13 +2,13 @@
 //! command writes bytes that another may still be reading or writing.
 
 use std::collections::hash_map::Entry;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use plimsoll_base::Result;
-use plimsoll_device::{BufferRef, Place};
+use plimsoll_device::{BufferRef, Place, Work};
 
 use super::commands::{Access, Accesses};
-use super::loops::{Loops, twice};
+use super::loops::{Event, Loops, Member, twice};
 use super::schedule::Order;
 use super::{Checked, Slot, wrong};
 use crate::plan::{PlanVariable, VariableKind};
@@ -19,10 +19,39 @@ struct Range {
     end: u64,
     /// Whether these are all the bytes that were written.
     is_whole: bool,
+    /// Bytes of one version are the same.
+    version: u64,
     /// None for bytes that are there when the run starts.
-    writer: Option<Slot>,
+    writer: Option<Touch>,
     /// By queue the last command that has read them.
-    readers: Vec<Slot>,
+    readers: Vec<Touch>,
+}
+
+/// A command that has been at bytes.
+#[derive(Clone, Copy, Debug)]
+struct Touch {
+    slot: Slot,
+    /// Whether it is of the iteration before that of the commands at hand.
+    is_earlier: bool,
+}
+
+impl Touch {
+    /// Whether it is over when another command starts. Commands of one queue come in the order in which they are looked at here, whatever
+    /// their numbers.
+    fn is_over(&self, slot: Slot, order: &Order) -> bool {
+        self.is_earlier || self.slot.0 == slot.0 || order.is_before(self.slot, slot)
+    }
+}
+
+/// Where the loops of a plan are.
+struct Turns<'a> {
+    loops: &'a Loops,
+    /// What there was before a loop.
+    before: HashMap<usize, HashMap<Place, Block>>,
+    /// The loops that have been gone through.
+    over: HashSet<usize>,
+    /// The versions of the conditions with which it begins, until its first iteration is over.
+    tests: HashMap<usize, Vec<u64>>,
 }
 
 /// The bytes of a block, by where they begin. Bytes that are missing have not been written.
@@ -33,33 +62,62 @@ impl Checked<'_> {
     pub(super) fn accesses(&self, accesses: &Accesses, order: &Order, loops: &Loops) -> Result<()> {
         let mut blocks: HashMap<Place, Block> = HashMap::new();
         let mut state = vec![Use::default(); self.plan.variables.len()];
-        let mut before: HashMap<Slot, HashMap<Place, Block>> = HashMap::new();
-        for (slot, ended) in twice(&order.slots, loops) {
-            if loops[slot.0].iter().any(|(first, _)| *first == slot.1) {
-                before.entry(slot).or_insert_with(|| blocks.clone());
-            }
+        let mut loops = Turns { loops, before: HashMap::new(), over: HashSet::new(), tests: HashMap::new() };
+        let mut versions = 0;
+        for event in twice(&order.slots, loops.loops) {
+            let slot = match event {
+                Event::Command(slot) => slot,
+                Event::Through(number) => {
+                    self.tests(&mut loops, (number, false), &mut blocks, order)?;
+                    continue;
+                }
+                Event::Again(number) => {
+                    self.tests(&mut loops, (number, false), &mut blocks, order)?;
+                    blocks.values_mut().for_each(|block| block.turn(loops.loops.get(number), true));
+                    continue;
+                }
+                Event::Over(number) => {
+                    self.tests(&mut loops, (number, true), &mut blocks, order)?;
+                    loops.over.insert(number);
+                    let members = loops.loops.get(number);
+                    // It may have had no iteration at all.
+                    let before = loops.before.remove(&number).unwrap_or_default();
+                    for (place, block) in &mut blocks {
+                        block.turn(members, false);
+                        block.keep_what(before.get(place), *place, members);
+                    }
+                    continue;
+                }
+            };
             let at = |error| self.at(slot, error);
             let of = &accesses[slot.0][slot.1];
-            for access in of.iter().filter(|access| access.buffer.bytes > 0) {
-                let block = self.open(&mut blocks, access.buffer)?;
-                if access.reads {
-                    let is_initial = block.read(access.buffer, slot, order).map_err(at)?;
-                    note_read(&mut state, access.buffer.place, is_initial);
-                }
+            let begins = loops.loops.beginning(slot);
+            if let Some(number) = begins.filter(|number| !loops.over.contains(number)) {
+                loops.before.entry(number).or_insert_with(|| blocks.clone());
             }
+            let mut copied = None;
+            for access in of.iter().filter(|access| access.buffer.bytes > 0 && access.reads) {
+                let block = self.open(&mut blocks, access.buffer, &mut versions)?;
+                let (is_initial, version) = block.read(access.buffer, slot, order).map_err(at)?;
+                copied.get_or_insert(version);
+                note_read(&mut state, access.buffer.place, is_initial);
+            }
+            if let (Some(number), Some(version)) = (begins, copied) {
+                loops.tests.entry(number).or_default().push(version);
+            }
+            // A copy has the version of its source.
+            let command = self.command(slot);
+            let is_copy = matches!(command.work, Work::Copy) && command.guard.is_none();
             for access in of.iter().filter(|access| access.buffer.bytes > 0 && access.writes) {
                 if matches!(access.buffer.place, Place::Constant(_) | Place::Feed(_)) {
                     return Err(at(wrong(format!("it writes {:?}", access.buffer.place))));
                 }
-                self.open(&mut blocks, access.buffer)?.write(access.buffer, slot, order).map_err(at)?;
+                let block = self.open(&mut blocks, access.buffer, &mut versions)?;
+                versions += 1;
+                let version = copied.filter(|_| is_copy).unwrap_or(versions);
+                block.write(access.buffer, slot, (order, version)).map_err(at)?;
                 if let Place::Variable(index) | Place::VariableFlag(index) = access.buffer.place {
                     state[index as usize].is_written = true;
-                }
-            }
-            for first in ended {
-                // It may have had no iteration at all.
-                if let Some(before) = before.remove(&(slot.0, first)) {
-                    blocks.iter_mut().for_each(|(place, block)| block.keep_what(before.get(place), *place));
                 }
             }
         }
@@ -75,8 +133,35 @@ impl Checked<'_> {
         })
     }
 
+    /// The conditions at the beginnings of a loop, or at the ends of its bodies: all are copies of one.
+    fn tests(
+        &self,
+        turns: &mut Turns<'_>,
+        (number, is_last): (usize, bool),
+        blocks: &mut HashMap<Place, Block>,
+        order: &Order,
+    ) -> Result<()> {
+        let members = turns.loops.get(number);
+        let mut ends = Vec::with_capacity(members.len());
+        for member in members {
+            let at = |error| self.at(member.end(), error);
+            // Of an iteration behind this one, the queue's condition may be written when the queue has begun it; behind the loop, when
+            // the queue has ended it.
+            let reader = if is_last { member.end() } else { (member.queue, member.first) };
+            let [condition] = self.command(member.end()).args[..] else { return Err(at(wrong("a loop without a condition"))) };
+            let block = blocks.get_mut(&condition.place).ok_or_else(|| at(wrong("its condition is not there")))?;
+            ends.push(block.read_by(condition, member.end(), reader, order).map_err(at)?.1);
+        }
+        for versions in [turns.tests.remove(&number).unwrap_or_default(), ends] {
+            if versions.windows(2).any(|pair| pair[0] != pair[1]) {
+                return Err(self.at((members[0].queue, members[0].first), wrong("its queues do not go round equally often")));
+            }
+        }
+        Ok(())
+    }
+
     /// The block of a buffer, as it is when the run starts where no command has been at it.
-    fn open<'b>(&self, blocks: &'b mut HashMap<Place, Block>, buffer: BufferRef) -> Result<&'b mut Block> {
+    fn open<'b>(&self, blocks: &'b mut HashMap<Place, Block>, buffer: BufferRef, versions: &mut u64) -> Result<&'b mut Block> {
         let place = buffer.place;
         match blocks.entry(place) {
             Entry::Occupied(known) => Ok(known.into_mut()),
@@ -84,7 +169,8 @@ impl Checked<'_> {
                 let mut block = Block::default();
                 if !matches!(place, Place::Arena(_) | Place::Fetch(_)) {
                     let end = self.block(place)?.1.0;
-                    block.0.insert(0, Range { end, is_whole: true, writer: None, readers: Vec::new() });
+                    *versions += 1;
+                    block.0.insert(0, Range { end, is_whole: true, version: *versions, writer: None, readers: Vec::new() });
                 }
                 Ok(new.insert(block))
             }
@@ -128,41 +214,56 @@ fn note_read(state: &mut [Use], place: Place, is_initial: bool) {
 }
 
 impl Block {
-    /// Only what was there before, too, is there for sure: bytes that were written together then.
-    fn keep_what(&mut self, before: Option<&Block>, place: Place) {
+    /// The commands of a loop at hand are those of its second iteration, or of no iteration any more.
+    fn turn(&mut self, members: &[Member], is_second: bool) {
+        for range in self.0.values_mut() {
+            for touch in range.writer.iter_mut().chain(&mut range.readers) {
+                touch.is_earlier = is_second && members.iter().any(|member| member.has(touch.slot));
+            }
+        }
+    }
+
+    /// Of what a loop writes, only what was there before, too, is there for sure: bytes that were written together then.
+    fn keep_what(&mut self, before: Option<&Block>, place: Place, members: &[Member]) {
         let is_there = |begin: u64, end: u64| match before {
             Some(before) => before.0.get(&begin).is_some_and(|range| range.is_whole && range.end == end),
             // No command had been at the block.
             None => !matches!(place, Place::Arena(_) | Place::Fetch(_)),
         };
-        self.0.iter_mut().for_each(|(begin, range)| range.is_whole &= is_there(*begin, range.end));
+        let is_within = |touch: &Touch| members.iter().any(|member| member.has(touch.slot));
+        let of_loop = self.0.iter_mut().filter(|(_, range)| range.writer.as_ref().is_some_and(is_within));
+        of_loop.for_each(|(begin, range)| range.is_whole &= is_there(*begin, range.end));
     }
 
-    /// A command reads a buffer; whether it reads bytes that were there when the run started.
-    fn read(&mut self, buffer: BufferRef, slot: Slot, order: &Order) -> Result<bool> {
+    /// A command reads a buffer; whether it reads bytes that were there when the run started, and their version.
+    fn read(&mut self, buffer: BufferRef, slot: Slot, order: &Order) -> Result<(bool, u64)> {
+        self.read_by(buffer, slot, slot, order)
+    }
+
+    /// As [`Block::read`]. What writes there later has to come behind another command.
+    fn read_by(&mut self, buffer: BufferRef, slot: Slot, reader: Slot, order: &Order) -> Result<(bool, u64)> {
         let BufferRef { offset, bytes, .. } = buffer;
         let whole = self.0.get_mut(&offset).filter(|range| range.is_whole && range.end == offset + bytes);
         let Some(range) = whole else { return Err(wrong(format!("it reads {}, which is not there", said(buffer)))) };
-        // Commands of one queue come in the order in which they are looked at here, whatever their numbers.
-        if range.writer.is_some_and(|writer| writer.0 != slot.0 && !order.is_before(writer, slot)) {
+        if range.writer.is_some_and(|writer| !writer.is_over(slot, order)) {
             return Err(wrong(format!("it reads {}, which may not be there yet", said(buffer))));
         }
-        match range.readers.iter_mut().find(|reader| reader.0 == slot.0) {
-            Some(reader) => *reader = slot,
-            None => range.readers.push(slot),
+        let touch = Touch { slot: reader, is_earlier: false };
+        match range.readers.iter_mut().find(|other| other.slot.0 == reader.0) {
+            Some(other) => *other = touch,
+            None => range.readers.push(touch),
         }
-        Ok(range.writer.is_none())
+        Ok((range.writer.is_none(), range.version))
     }
 
-    /// A command writes a buffer: its former contents are gone.
-    fn write(&mut self, buffer: BufferRef, slot: Slot, order: &Order) -> Result<()> {
+    /// A command writes a buffer: its former contents are gone, and these are of a version.
+    fn write(&mut self, buffer: BufferRef, slot: Slot, (order, version): (&Order, u64)) -> Result<()> {
         let (from, to) = (buffer.offset, buffer.offset + buffer.bytes);
         let first = self.0.range(..=from).next_back().filter(|(_, range)| range.end > from).map_or(from, |(begin, _)| *begin);
         let touched: Vec<u64> = self.0.range(first..to).map(|(begin, _)| *begin).collect();
         for begin in touched {
             let Some(range) = self.0.remove(&begin) else { continue };
-            let mut before = range.writer.iter().chain(&range.readers);
-            if before.any(|other| other.0 != slot.0 && !order.is_before(*other, slot)) {
+            if range.writer.iter().chain(&range.readers).any(|other| !other.is_over(slot, order)) {
                 return Err(wrong(format!("it writes {}, which another command may be at", said(buffer))));
             }
             if begin < from {
@@ -172,7 +273,8 @@ impl Block {
                 self.0.insert(to, Range { is_whole: false, ..range });
             }
         }
-        self.0.insert(from, Range { end: to, is_whole: true, writer: Some(slot), readers: Vec::new() });
+        let writer = Some(Touch { slot, is_earlier: false });
+        self.0.insert(from, Range { end: to, is_whole: true, version, writer, readers: Vec::new() });
         Ok(())
     }
 }

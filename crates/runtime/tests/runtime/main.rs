@@ -22,6 +22,7 @@ mod room;
 mod s_table;
 mod session;
 mod several;
+mod shared_loops;
 mod soften;
 mod softmaxes;
 mod spill;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use plimsoll_base::Code;
 use plimsoll_cards::Options;
 use plimsoll_device::DeviceKind;
-use plimsoll_graph::{HostTensor, Shape};
+use plimsoll_graph::{GraphDef, HostTensor, Shape};
 use plimsoll_kernels::CpuKernels;
 use plimsoll_ops::Registry;
 use plimsoll_plan::{Feed, Signature};
@@ -19,24 +19,36 @@ use crate::plan_files::{Random, mutate};
 use crate::random_graphs::guarded;
 
 /// Name, what is initialised, what is fed and fetched.
-const CASES: &[(&str, bool, &[&str], &[&str])] = &[
+pub const CASES: &[(&str, bool, &[&str], &[&str])] = &[
     ("while_nested", false, &["n", "x"], &["s:0", "i:0"]),
     ("frame_conditions", false, &["n", "x", "p"], &["y:0", "c:0"]),
     ("while_variables", true, &["n", "x"], &["y:0"]),
     ("while_gradient", false, &["n", "x"], &["g:0", "h:0"]),
     ("while_lists", false, &["x", "k"], &["y:0", "z:0", "w:0"]),
     ("frame_arrays", false, &["x", "k"], &["y:0", "z:0"]),
+    ("while_two_devices", false, &["x"], &["y:0", "n:0"]),
+    ("while_two_devices_nested", false, &["x"], &["y:0"]),
+    ("frame_two_devices", true, &["x"], &["y:0", "v:0"]),
 ];
+
+/// Those of them that are on two devices already.
+const SHARED: usize = 3;
 
 /// A run that goes on for longer is ended: a changed loop may have no end.
 const LONGEST: Duration = Duration::from_millis(200);
 
-fn fed(name: &str) -> HostTensor {
+pub fn fed(case: &str, name: &str, count: i32) -> HostTensor {
     match name {
+        "x" if case == "while_two_devices_nested" => HostTensor::from_slice([1, 3], &[1.5f32, -2.0, 0.25]).unwrap(),
         "x" => HostTensor::from_slice([2, 3], &[1.5f32, -2.0, 0.25, 3.0, 0.5, -1.0]).unwrap(),
         "p" => HostTensor::from_bools(Shape::scalar(), &[true]).unwrap(),
-        _ => HostTensor::scalar(2i32),
+        _ => HostTensor::scalar(count),
     }
+}
+
+pub fn graph(case: &str) -> GraphDef {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../cli/tests/cases").join(case).join("graph.pb");
+    plimsoll_formats::read_graph_def(&std::fs::read(path).unwrap()).unwrap()
 }
 
 /// Says of the first loop of a plan that another queue has it, too. Whether there is one.
@@ -60,8 +72,7 @@ fn mutated_plans_with_loops_are_refused_or_run_between_guard_pages() {
     let is_said = std::env::var_os("PLIMSOLL_TEST_SAY").is_some();
     let (mut refused, mut unread, mut ran, mut written) = (0, 0, 0, 0);
     for (number, (case, has_variables, feeds, fetches)) in CASES.iter().enumerate() {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../cli/tests/cases").join(case).join("graph.pb");
-        let graph = plimsoll_formats::read_graph_def(&std::fs::read(path).unwrap()).unwrap();
+        let graph = graph(case);
         let options = Options::new().intra_op(2).device_count(DeviceKind::Cpu, 2);
         let registry = Arc::new(Registry::standard(Arc::new(CpuKernels)));
         let devices = guarded(&options);
@@ -70,7 +81,7 @@ fn mutated_plans_with_loops_are_refused_or_run_between_guard_pages() {
         if *has_variables {
             session.run(&[], &[], &["init"]).unwrap();
         }
-        let values: Vec<HostTensor> = feeds.iter().map(|name| fed(name)).collect();
+        let values: Vec<HostTensor> = feeds.iter().map(|name| fed(case, name, 2)).collect();
         let feed = |(name, value): (&&str, &HostTensor)| Feed {
             tensor: format!("{name}:0"),
             data_type: value.data_type(),
@@ -88,6 +99,8 @@ fn mutated_plans_with_loops_are_refused_or_run_between_guard_pages() {
         };
         written += 1;
         let plan: Value = serde_json::from_slice(&file).unwrap();
+        let is_shared = number >= CASES.len() - SHARED;
+        assert!(!is_shared || plan.to_string().contains("\"with\""), "{case} has a loop of two queues");
         let mut shared = plan.clone();
         assert!(share(&mut shared["plan"]), "{case} has a loop");
         let refusal = session.open_plan(&serde_json::to_vec(&shared).unwrap()).map(drop).unwrap_err();

@@ -21,8 +21,11 @@ impl Checker<'_> {
         if let Some(guard) = work.guard.filter(|guard| !is_seen(guard)) {
             return Err(self.broken_at(id, format!("its guard {} is on another device", name(guard))));
         }
-        if matches!(work.kind, WorkKind::Copy) {
-            return self.carrier(id);
+        match work.kind {
+            WorkKind::Copy => return self.carrier(id),
+            // Its values are where its body has them.
+            WorkKind::Loop { .. } => return Ok(()),
+            _ => {}
         }
         // What is done with files reaches variables where they are.
         let reaches = matches!(work.kind, WorkKind::Outside { .. });

@@ -11,7 +11,7 @@ use plimsoll_request::expr::Expr;
 use super::{Checker, Makers, name};
 use crate::lir::{Arg, Home, RegionId, ValueId, VariableId, View, Work, WorkId, WorkKind};
 use crate::passes::Pass;
-use crate::plan::PlanCall;
+use crate::plan::{DeviceId, PlanCall};
 use crate::prepare::request_of;
 
 impl Checker<'_> {
@@ -183,8 +183,25 @@ impl Checker<'_> {
             |(result, number)| matches!(self.lir.values[*result].home, Home::Given { region, param } if region == body && param == number),
         );
         self.require(id, in_place, || "its body leaves what it carries in another place".to_string())?;
-        let one_device = self.after < Pass::Order || region.works.iter().all(|inner| self.lir.works[*inner].device == work.device);
-        self.require(id, one_device, || "its body is on another device".to_string())
+        if self.after < Pass::Transfer {
+            return Ok(());
+        }
+        let devices: Vec<DeviceId> = self.lir.devices(work).collect();
+        let is_here = |inner: &WorkId| self.lir.devices(&self.lir.works[*inner]).all(|device| devices.contains(&device));
+        let is_whole = self.after < Pass::Order || region.works.iter().all(is_here);
+        self.require(id, is_whole, || "its body is on a device that has no part in it".to_string())?;
+        let partners = &region.partners;
+        let mut inner = region.works.iter().map(|inner| &self.lir.works[*inner]);
+        let of_others = inner.any(|inner| self.lir.is_shared(inner) && self.lir.devices(inner).count() != devices.len());
+        self.require(id, !of_others, || "a loop in it is shared by other devices".to_string())?;
+        self.require(id, partners.is_empty() || work.guard.is_none(), || "a loop of several devices has a guard".to_string())?;
+        let is_tested = |(test, device): (usize, &DeviceId)| {
+            let value = &self.lir.values[work.outputs[test]];
+            value.device == *device && value.bytes == 1
+        };
+        let first = carried.checked_sub(partners.len()).filter(|first| *first > 0);
+        let is_delivered = first.is_some_and(|first| (first..).zip(partners).all(is_tested));
+        self.require(id, is_delivered, || "a device has no condition of its own".to_string())
     }
 
     fn condition(&self, id: WorkId, view: Option<&View>) -> Result<()> {
@@ -213,7 +230,7 @@ impl Checker<'_> {
         let (has_kernel, least) = match &work.kind {
             WorkKind::Copy => (false, 0),
             WorkKind::Outside { scratch, .. } => (false, *scratch),
-            WorkKind::Loop { body, .. } => (false, self.lir.regions[*body].arena),
+            WorkKind::Loop { body, .. } => (false, self.lir.regions[*body].takes(work.device)),
             _ => (true, prepared.kernel.as_ref().map_or(0, |call| call.step().scratch)),
         };
         self.require(id, prepared.kernel.is_some() == has_kernel, || "it has no kernel, or needs none".to_string())?;
