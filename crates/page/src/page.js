@@ -1463,7 +1463,7 @@ function fitCard(model, states) {
         make("h3", { text: "Made to fit" }),
         make("p", {
           text:
-            `${many(recomputed.length, "op runs", "ops run")} again` +
+            (recomputed.length || offloaded > 0 ? `${many(recomputed.length, "op runs", "ops run")} again` : "Ops have another order") +
             (offloaded > 0 ? ` and ${size(offloaded)} wait in slower memory` : "") +
             `, which saves ${size(saved)}.`,
         }),

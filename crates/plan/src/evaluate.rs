@@ -10,7 +10,7 @@ use crate::plan::DeviceId;
 
 /// An end is clearly earlier where even so many times the time is: predictions are no better than that. On one device all orders take
 /// the same time.
-const CLEARLY: f64 = 1.01;
+pub(crate) const CLEARLY: f64 = 1.01;
 
 /// The cost of a schedule.
 #[derive(Clone, Debug, PartialEq)]

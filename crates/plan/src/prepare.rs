@@ -104,7 +104,7 @@ pub(crate) fn prepare(request: &Request<'_>, lir: &Lir, work: &Work) -> Result<P
         let (slices, bytes) = step.worker_slices(spec.threads, spec.alignment);
         bytes.saturating_mul(u64::from(slices))
     });
-    Ok(Prepare { kernel, seconds, shared, slices })
+    Ok(Prepare { kernel, seconds: in_ticks(seconds), shared, slices })
 }
 
 /// A loop takes what its body takes, which is scheduled.
@@ -119,8 +119,14 @@ fn repeated(request: &Request<'_>, lir: &Lir, work: &Work, (body, trips): (Regio
         let name = &request.graph.node(other.nodes[0]).name;
         return Err(Error::unimplemented(format!("not yet: a loop on {}, of which {name} is on {}", names[0], names[1])));
     }
-    let seconds = once(lir, body, request.devices.len()) * trips.predicted();
+    let seconds = in_ticks(once(lir, body, request.devices.len()) * trips.predicted());
     Ok(Prepare { kernel: None, seconds, shared: region.takes(work.device), slices: 0 })
+}
+
+/// A time as a multiple of 2^-44 seconds. Sums of such times are exact, so no order of the same works is faster by a rounding.
+fn in_ticks(seconds: f64) -> f64 {
+    const TICKS: f64 = (1u64 << 44) as f64;
+    (seconds * TICKS).round() / TICKS
 }
 
 /// The time of a work without a kernel and without a copy, such as one on files: nothing is known of it.

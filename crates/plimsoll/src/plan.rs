@@ -304,12 +304,16 @@ impl fmt::Display for Plan {
         }
         if let Some(fitting) = self.fitting() {
             let saved: Bytes = fitting.unfitted.iter().zip(self.devices()).map(|(before, device)| *before - device.arena).sum();
-            let ops = if fitting.recomputed.len() == 1 { "1 op runs" } else { &format!("{} ops run", fitting.recomputed.len()) };
-            let meanwhile = match self.offloaded() {
-                Bytes::ZERO => String::new(),
-                bytes => format!(" and {bytes} wait in slower memory"),
+            let ops = match fitting.recomputed.len() {
+                1 => "1 op runs again".to_string(),
+                ops => format!("{ops} ops run again"),
             };
-            writeln!(f, "made to fit: {ops} again{meanwhile}, which saves {saved}")?;
+            let how = match self.offloaded() {
+                Bytes::ZERO if fitting.recomputed.is_empty() => "ops have another order".to_string(),
+                Bytes::ZERO => ops,
+                bytes => format!("{ops} and {bytes} wait in slower memory"),
+            };
+            writeln!(f, "made to fit: {how}, which saves {saved}")?;
         }
         match self.predicted_seconds() {
             Some(seconds) if self.is_modelled => writeln!(f, "a step takes {} on the virtual clock", duration(seconds))?,

@@ -9,7 +9,9 @@ use super::away::Away;
 use super::bodies::Bodies;
 use super::{arenas, problem};
 use crate::Request;
+use crate::evaluate::{CLEARLY, evaluate};
 use crate::lir::Lir;
+use crate::live::moves::Moves;
 use crate::plan::DeviceId;
 
 /// The effort of a descent, in steps of the search, of which there are some millions a second: for each work, and within bounds.
@@ -22,10 +24,17 @@ pub(super) fn effort(works: usize) -> u64 {
     EFFORT.saturating_mul(works as u64).clamp(LEAST_EFFORT, MOST_EFFORT)
 }
 
-/// The schedules of one device, from the one as it is on, none faster than the one before.
+/// The effort to find a better order, in works that are moved on trial: for each work, and at most.
+const MOVES: u64 = 200;
+const MOST_MOVES: u64 = 150_000;
+
+/// The schedules of one device, from the one as it is on, none faster than the one before. The others have another order of works, where one
+/// with a lower peak was found that takes no less time.
 pub(super) struct Descent<'a> {
     request: &'a Request<'a>,
-    lir: Lir,
+    as_it_is: Lir,
+    /// The works of all schedules but the first.
+    ordered: Option<Lir>,
     bodies: Bodies,
     away: Away,
     /// What the arenas of the other devices may take.
@@ -44,17 +53,26 @@ impl<'a> Descent<'a> {
         let room = |at: DeviceId| most[at.index()].map_or(Bytes(u64::MAX / 2), |most| most - taken[at.index()]);
         let slow = away.slow.map(|slow| slow.for_search(request, device, room(slow.device))).filter(|slow| slow.bytes > 0);
         let bodies = Bodies::new(request, &lir, device, taken[device.index()])?;
+        let ordered = ordered(request, &lir, device);
         let is_file = away.slow.is_some_and(|slow| !request.devices[slow.device.index()].kind.computes());
-        let mut problem = problem::problem(request, &lir, device, slow, &bodies);
+        let mut problem = problem::problem(request, ordered.as_ref().unwrap_or(&lir), device, slow.clone(), &bodies);
         let effort = effort(problem.works.len());
         let mut states = plimsoll_fit::descend(&problem, effort);
         if is_file && problem.slow.take().is_some() {
             // A file is slow, and buffers of moves are live a little longer than the search knows: also those that move nothing.
             states.extend(plimsoll_fit::descend(&problem, effort));
             states.sort_by(|one, other| one.seconds.total_cmp(&other.seconds).then(other.peak.cmp(&one.peak)));
+            states.dedup();
+        }
+        if ordered.is_some() {
+            // Without any effort: the schedule as it is.
+            let given = problem::problem(request, &lir, device, slow, &bodies);
+            let first = plimsoll_fit::descend(&given, 0).into_iter().next();
+            states.retain(|state| first.as_ref().is_none_or(|first| state.peak < first.peak && state.seconds >= first.seconds));
+            states.splice(0..0, first);
         }
         let known = vec![None; states.len()];
-        Ok(Descent { request, lir, bodies, away, most, states, known })
+        Ok(Descent { request, as_it_is: lir, ordered, bodies, away, most, states, known })
     }
 
     /// The first schedule whose packed arena is within `room`; where none is, the one with the smallest.
@@ -105,9 +123,25 @@ impl<'a> Descent<'a> {
     /// # Errors
     /// INTERNAL where it does not hold.
     pub fn schedule(&self, state: usize) -> Result<Applied> {
+        let lir = self.ordered.as_ref().filter(|_| state > 0).unwrap_or(&self.as_it_is);
         match self.states.get(state) {
-            Some(state) => apply::apply(self.request, &self.lir, &state.steps, self.away, &self.bodies),
-            None => Ok(Applied { lir: self.lir.clone(), recomputed: Vec::new(), offloaded: Vec::new() }),
+            Some(state) => apply::apply(self.request, lir, &state.steps, self.away, &self.bodies),
+            None => Ok(Applied { lir: lir.clone(), recomputed: Vec::new(), offloaded: Vec::new() }),
         }
     }
+}
+
+/// The works of a device in an order with a lower live peak, if one is found that takes no less time and clearly no more.
+fn ordered(request: &Request<'_>, lir: &Lir, device: DeviceId) -> Option<Lir> {
+    let rate = |lir: &Lir| evaluate(lir, request.devices, &lir.region().works);
+    let mut moves = Moves::of(lir.clone(), request.devices, device);
+    let before = moves.peak();
+    moves.lower(MOVES.saturating_mul(moves.len() as u64).min(MOST_MOVES));
+    if moves.peak() >= before {
+        return None;
+    }
+    let mut ordered = lir.clone();
+    ordered.region_mut().works = moves.into_order();
+    let (before, after) = (rate(lir).makespan, rate(&ordered).makespan);
+    (after >= before && after <= before * CLEARLY).then_some(ordered)
 }

@@ -2,7 +2,8 @@
 //! and those of processors in a file.
 //!
 //! For each device there is one descent from the schedule as it is: a list of schedules ([`plimsoll_fit::descend`]), each with a lower
-//! live peak on that device than the one before and no better predicted time. It does not depend on the line. The first one that is
+//! live peak on that device than the one before and no better predicted time. All but the first have the order of works with the lowest
+//! peak that a local search finds, where it takes no longer. The descent does not depend on the line. The first one that is
 //! under the line once it is packed is taken. So a lower line never gives a higher peak nor a faster plan. Where none is under the
 //! line, the lowest is taken, and its peak is the least limit.
 //!
@@ -36,7 +37,7 @@ use crate::pack::settle_constants;
 use crate::plan::DeviceId;
 use crate::report::outside_arena;
 
-/// How a plan was made to fit.
+/// How a plan was made to fit. Where both lists are empty, by another order of works alone.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Fitting {
     /// For each command that runs again: the node that it is named after. A node may be there several times.
@@ -99,11 +100,14 @@ pub(crate) fn fit(request: &Request<'_>, lir: Lir) -> Result<(Lir, Option<Fittin
         let state = descent.first_below(room)?;
         let applied = descent.schedule(state)?;
         lir = applied.lir;
+        if state == 0 {
+            continue;
+        }
         let fitting = fitting.get_or_insert_with(|| Fitting { unfitted: before.clone(), ..Fitting::default() });
         fitting.recomputed.extend(applied.recomputed);
         fitting.offloaded.extend(applied.offloaded);
     }
-    Ok((lir, fitting.filter(|fitting| !fitting.recomputed.is_empty() || !fitting.offloaded.is_empty())))
+    Ok((lir, fitting))
 }
 
 /// With the constants that the plan will have.

@@ -3,10 +3,11 @@
 //!
 //! [`queues`]: the works of each device, and their waits. [`ranges`]: live ranges of values. [`in_place`]: results that are
 //! written over operands. [`arena`]: the buffers of a device and the bytes that are live at each position. [`moves`]: the same
-//! bytes while works are moved.
+//! bytes while works are moved. [`lower`]: a search for moves that lower the peak.
 
 mod arena;
 mod in_place;
+mod lower;
 pub(crate) mod moves;
 mod queues;
 mod ranges;

@@ -17,24 +17,24 @@ use crate::{DeviceId, Request};
 /// Works that other queues wait for, or that wait for them, stay where they are. To move one changes the waits that are known of
 /// the other queues, and so live ranges of other values.
 pub struct Moves {
-    lir: Lir,
+    pub(super) lir: Lir,
     device: DeviceId,
     spec: DeviceSpec,
     /// By element, its work.
-    works: Vec<WorkId>,
-    sequence: Sequence,
+    pub(super) works: Vec<WorkId>,
+    pub(super) sequence: Sequence,
     sums: Vec<Sums>,
-    values: IdVec<ValueId, Option<Span>>,
+    pub(super) values: IdVec<ValueId, Option<Span>>,
     /// Bytes that are live from the start.
     base: i64,
     /// By element: the elements that it waits for, and those that wait for it; none for elements that stay.
-    edges: Vec<Option<Edges>>,
+    pub(super) edges: Vec<Option<Edges>>,
 }
 
 #[derive(Clone, Debug, Default)]
-struct Edges {
-    before: Vec<u32>,
-    after: Vec<u32>,
+pub(super) struct Edges {
+    pub before: Vec<u32>,
+    pub after: Vec<u32>,
 }
 
 /// What happens to the live bytes at an element.
@@ -55,21 +55,21 @@ struct Sums {
 impl Sums {
     fn load(&self) -> Load {
         let start = self.defined - self.freed_before;
-        Load { net: start - self.freed_after, peak: start - self.shared + self.scratch }
+        Load::new(start - self.freed_after, start - self.shared + self.scratch)
     }
 }
 
 /// A value of the arena.
 #[derive(Clone, Debug)]
-struct Span {
-    bytes: i64,
+pub(super) struct Span {
+    pub bytes: i64,
     /// The element from which it is live; none from the start.
-    birth: Option<u32>,
+    pub birth: Option<u32>,
     /// The elements that read it.
-    readers: Vec<u32>,
+    pub readers: Vec<u32>,
     /// Where other queues read it: the element before which they are known to have read it, or the end.
     elsewhere: Option<Until>,
-    death: Death,
+    pub death: Death,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,7 +79,7 @@ enum Until {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Death {
+pub(super) enum Death {
     Before(u32),
     After(u32),
     Never,
@@ -274,11 +274,8 @@ impl Moves {
     }
 
     /// The works in their order now.
-    #[cfg(test)]
-    pub(super) fn order(&self) -> Vec<WorkId> {
-        (0..self.works.len() as u32)
-            .filter_map(|position| self.sequence.element(position))
-            .map(|element| self.works[element as usize])
-            .collect()
+    pub(super) fn order(&self) -> impl Iterator<Item = WorkId> {
+        let elements = (0..self.works.len() as u32).filter_map(|position| self.sequence.element(position));
+        elements.map(|element| self.works[element as usize])
     }
 }

@@ -1,6 +1,8 @@
 //! A sequence in which elements are moved, with the largest sum of a prefix known at any time. It is a treap by position (Seidel and
 //! Aragon, Randomized search trees, 1996). Its priorities follow from the elements' numbers.
 
+use std::cmp::Ordering;
+
 /// What an element, or a part of the sequence, does to the bytes that are live.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Load {
@@ -8,15 +10,28 @@ pub(super) struct Load {
     pub net: i64,
     /// The most that are live within, counted from what was live before.
     pub peak: i64,
+    /// At how many elements it is that much.
+    pub times: u32,
 }
 
 impl Load {
     /// Of no element.
-    const NONE: Load = Load { net: 0, peak: i64::MIN };
+    const NONE: Load = Load { net: 0, peak: i64::MIN, times: 0 };
+
+    /// Of one element.
+    pub fn new(net: i64, peak: i64) -> Load {
+        Load { net, peak, times: 1 }
+    }
 
     /// This part, then that.
     fn then(self, other: Load) -> Load {
-        Load { net: self.net.saturating_add(other.net), peak: self.peak.max(other.peak.saturating_add(self.net)) }
+        let theirs = other.peak.saturating_add(self.net);
+        let times = match self.peak.cmp(&theirs) {
+            Ordering::Greater => self.times,
+            Ordering::Equal => self.times + other.times,
+            Ordering::Less => other.times,
+        };
+        Load { net: self.net.saturating_add(other.net), peak: self.peak.max(theirs), times }
     }
 }
 
@@ -56,6 +71,25 @@ impl Sequence {
         self.all(self.root)
     }
 
+    /// The first position at which most is live; none of an empty sequence.
+    pub fn highest(&self) -> Option<u32> {
+        let peak = self.load().peak;
+        let (mut at, mut before, mut position) = (self.root, Load::NONE, 0);
+        while at != NIL {
+            let Node { left, right, own, .. } = self.nodes[at as usize];
+            let up_to_left = before.then(self.all(left));
+            let up_to_own = up_to_left.then(own);
+            if up_to_left.peak == peak {
+                at = left;
+            } else if up_to_own.peak == peak {
+                return Some(position + self.size(left));
+            } else {
+                (at, before, position) = (right, up_to_own, position + self.size(left) + 1);
+            }
+        }
+        None
+    }
+
     /// Where an element stands.
     pub fn position(&self, element: u32) -> u32 {
         let mut position = self.size(self.nodes[element as usize].left);
@@ -76,9 +110,9 @@ impl Sequence {
             let node = &self.nodes[at as usize];
             let left = self.size(node.left);
             match position.cmp(&left) {
-                std::cmp::Ordering::Less => at = node.left,
-                std::cmp::Ordering::Equal => return Some(at),
-                std::cmp::Ordering::Greater => (at, position) = (node.right, position - left - 1),
+                Ordering::Less => at = node.left,
+                Ordering::Equal => return Some(at),
+                Ordering::Greater => (at, position) = (node.right, position - left - 1),
             }
         }
         None
@@ -189,7 +223,7 @@ mod tests {
             seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             (seed >> 33) as usize % most
         };
-        let mut loads: Vec<Load> = (0..60).map(|_| Load { net: random(20) as i64 - 10, peak: random(30) as i64 }).collect();
+        let mut loads: Vec<Load> = (0..60).map(|_| Load::new(random(20) as i64 - 10, random(30) as i64)).collect();
         let mut list: Vec<u32> = (0..60).collect();
         let mut sequence = Sequence::new(&loads);
         for _ in 0..2000 {
@@ -202,9 +236,14 @@ mod tests {
             sequence.set(changed as u32, loads[changed]);
             let all = list.iter().fold(Load::NONE, |all, element| all.then(loads[*element as usize]));
             assert_eq!(sequence.load(), all);
+            let ups = list.iter().scan(Load::NONE, |all, element| {
+                *all = all.then(loads[*element as usize]);
+                Some(all.peak)
+            });
+            assert_eq!(sequence.highest(), { ups }.position(|peak| peak == all.peak).map(|position| position as u32));
             let probe = random(60);
             assert_eq!((sequence.position(list[probe]), sequence.element(probe as u32)), (probe as u32, Some(list[probe])));
         }
-        assert_eq!((sequence.element(60), Sequence::new(&[]).load()), (None, Load::NONE));
+        assert_eq!((sequence.element(60), Sequence::new(&[]).load(), Sequence::new(&[]).highest()), (None, Load::NONE, None));
     }
 }

@@ -164,9 +164,41 @@ proptest! {
                     let Some((first, last)) = moves.reach(from) else { continue };
                     let to = first + random.below(last + 1 - first);
                     let moved = moves.shift(from, to).unwrap();
-                    let order = merged(&lir, on, &moves.order());
+                    let order = merged(&lir, on, &moves.order().collect::<Vec<_>>());
                     assert_eq!(moved, peak(&lir, &order, request.devices, on), "{from} to {to}");
                     assert_eq!((moves.shift(to, last + 1), moves.peak()), (None, moved));
+                }
+            }
+        });
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(100))]
+
+    #[test]
+    fn a_better_order_is_an_order_with_the_peak_that_was_found(seed in any::<u64>(), works in 2usize..60, devices in 1usize..4) {
+        scheduled(works, devices, seed, |request, lir, _| {
+            let definitions = lir.definitions();
+            for index in 0..devices {
+                let on = DeviceId::from_index(index);
+                let mut moves = Moves::of(lir.clone(), request.devices, on);
+                let before = moves.peak();
+                moves.lower(20_000);
+                let found = moves.peak();
+                let mut ordered = lir.clone();
+                ordered.region_mut().works = moves.into_order();
+                let mut done: IdVec<WorkId, bool> = IdVec::filled(false, lir.works.len());
+                for (id, work) in ordered.all() {
+                    assert!(ordered.predecessors(work, &definitions).all(|before| done[before]), "{id:?} comes too early");
+                    done[id] = true;
+                }
+                assert!(lir.ids().into_iter().all(|id| done[id]));
+                assert_eq!(found, peak(&ordered, &ordered.region().works, request.devices, on));
+                assert!(found <= before);
+                for other in (0..devices).filter(|other| *other != index).map(DeviceId::from_index) {
+                    let peaks = [&lir, &ordered].map(|lir| peak(lir, &lir.region().works, request.devices, other));
+                    assert_eq!(peaks[0], peaks[1], "the other devices stay as they are");
                 }
             }
         });
