@@ -17,6 +17,8 @@ ROOTS = [
     trackable_object_graph_pb2.TrackableObjectGraph, tensor_bundle_pb2.BundleHeaderProto, tensor_bundle_pb2.BundleEntryProto,
     checkpoint_state_pb2.CheckpointState,
 ]
+# Fields of this project, beside TensorFlow's.
+OWN = {"ConfigProto.Experimental": ["1000 exact_convolutions bool"]}
 SCALARS = {getattr(F, name): name.removeprefix("TYPE_").lower() for name in dir(F) if name.startswith("TYPE_")}
 messages, enums = {}, {}
 
@@ -47,7 +49,7 @@ def visit(descriptor):
         return
     messages[short(descriptor)] = None
     fields = [f"{field.number} {field.name} {type_of(field)}" for field in sorted(descriptor.fields, key=lambda field: field.number)]
-    messages[short(descriptor)] = "; ".join(fields)
+    messages[short(descriptor)] = "; ".join(fields + OWN.get(short(descriptor), []))
 
 
 for root in ROOTS:

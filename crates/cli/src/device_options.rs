@@ -58,6 +58,9 @@ pub struct DeviceOptions {
     /// A file in this folder, of this size, in which values of processors wait where a plan is made to fit: /var/tmp=8GiB
     #[arg(long, value_name = "FOLDER=SIZE")]
     pub spill: Option<String>,
+    /// Convolutions do all multiplications, also where a form with fewer is faster: results are a few bits closer to exact ones
+    #[arg(long)]
+    pub exact_convolutions: bool,
     /// Threads that compute at the same time; 0 is one for every core
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub intra_op: Option<i32>,
@@ -173,6 +176,7 @@ impl DeviceOptions {
             Some(Placement::AutoThroughput) => PlacementMode::AutoThroughput,
             _ => PlacementMode::TensorFlow,
         };
+        options.exact_convolutions |= self.exact_convolutions;
         options.intra_op = self.intra_op.unwrap_or(options.intra_op);
         options.inter_op = self.inter_op.unwrap_or(options.inter_op);
         options.freeze = self.freeze;

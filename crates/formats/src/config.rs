@@ -34,6 +34,13 @@ message! {
         11 operation_timeout_in_ms: i64,
         /// Thread pools that runs choose from.
         12 session_inter_op_thread_pool: Vec<ThreadPoolOptionProto>,
+        /// Options that may change.
+        16 experimental: Option<ConfigExperimental>,
+    }
+    /// `tensorflow.ConfigProto.Experimental`.
+    pub struct ConfigExperimental {
+        /// Whether convolutions do all multiplications: a field of this project, of a number that TensorFlow does not have.
+        1000 exact_convolutions: bool,
     }
     /// `tensorflow.GPUOptions`.
     pub struct GpuOptions {

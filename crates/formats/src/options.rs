@@ -27,6 +27,7 @@ pub fn apply_config(config: &ConfigProto, options: &mut Options) {
         options.inter_op = config.inter_op_parallelism_threads;
     }
     options.device_count.extend(config.device_count.iter().map(|(kind, count)| (kind.clone(), *count)));
+    options.exact_convolutions |= config.experimental.as_ref().is_some_and(|experimental| experimental.exact_convolutions);
     if !config.device_filters.is_empty() {
         options.device_filters.clone_from(&config.device_filters);
     }

@@ -1,7 +1,7 @@
 //! The processor's library: which kernels answer a request.
 
 use plimsoll_base::{Code, DataType, Error, Result};
-use plimsoll_device::{Cost, CpuLibrary, DeviceSpec, Fault, InstructionSet, KernelCall, Library, Prepared, Step, StepArg, Variant};
+use plimsoll_device::{Cost, CpuLibrary, DeviceSpec, Fault, InstructionSet, KernelCall, Library, Load, Prepared, Step, StepArg, Variant};
 use plimsoll_request::check::Requirement;
 use plimsoll_request::gather::Gather;
 use plimsoll_request::movement::Movement;
@@ -84,15 +84,31 @@ fn name_of(isa: Isa) -> &'static str {
     }
 }
 
+/// The name of convolutions with fewer multiplications, and of their bits.
+fn winograd_name_of(isa: Isa) -> &'static str {
+    match isa {
+        Isa::Portable => "portable-winograd",
+        Isa::Avx2 => "avx2-winograd",
+        Isa::Avx512 => "avx512-winograd",
+    }
+}
+
 impl Library for CpuKernels {
     fn variants(&self, spec: &DeviceSpec, request: &KernelRequest) -> Result<Vec<Variant>> {
         let isa = isa_of(spec.instructions);
-        let Made { steps, between } = make(isa, request)?;
-        let name: std::sync::Arc<str> = name_of(isa).into();
-        let costs: Vec<Cost> = steps.iter().map(|(prepared, _)| prepared.cost).collect();
+        let variant = |name: &str, Made { steps, between }: Made, loads: Vec<Load>| {
+            let name: std::sync::Arc<str> = name.into();
+            let steps = steps.iter().zip(loads).map(|((prepared, args), load)| Step::of(prepared, args.clone(), load)).collect();
+            Variant { numerics: name.clone(), name, between, steps }
+        };
+        let made = make(isa, request)?;
+        let costs: Vec<Cost> = made.steps.iter().map(|(prepared, _)| prepared.cost).collect();
         let loads = load::loads(isa, request, &costs);
-        let steps = steps.iter().zip(loads).map(|((prepared, args), load)| Step::of(prepared, args.clone(), load)).collect();
-        Ok(vec![Variant { numerics: name.clone(), name, between, steps }])
+        let mut variants = vec![variant(name_of(isa), made, loads)];
+        if let Some((made, loads)) = anchor::winograd(isa, request)? {
+            variants.push(variant(winograd_name_of(isa), made, loads));
+        }
+        Ok(variants)
     }
 
     fn takes(&self, _: &DeviceSpec, first: &KernelRequest, second: &KernelRequest) -> bool {
@@ -106,10 +122,12 @@ impl Library for CpuKernels {
 impl CpuLibrary for CpuKernels {
     fn code(&self, spec: &DeviceSpec, call: &KernelCall) -> Result<Prepared> {
         let isa = available(spec.instructions)?;
-        if *call.variant.name != *name_of(isa) {
-            return Err(Error::unimplemented(format!("no kernel is called {}", call.variant.name)));
-        }
-        let steps = make(isa, &call.request)?.steps;
+        let made = match &*call.variant.name {
+            name if name == name_of(isa) => Some(make(isa, &call.request)?),
+            name if name == winograd_name_of(isa) => anchor::winograd(isa, &call.request)?.map(|(made, _)| made),
+            _ => None,
+        };
+        let steps = made.ok_or_else(|| Error::unimplemented(format!("no kernel is called {}", call.variant.name)))?.steps;
         let step = steps.into_iter().nth(call.step as usize);
         step.map(|(prepared, _)| prepared).ok_or_else(|| Error::internal(format!("no step {} of {}", call.step, call.variant.name)))
     }

@@ -34,16 +34,23 @@ impl Prepare {
     }
 }
 
-/// The variant of a request that takes a device the least time; of equal ones the first.
+/// The variant of a request that takes a device the least time; of equal ones the first. It has the request's numerics: see
+/// [`plimsoll_device::Costs::numerics`].
 ///
 /// # Errors
-/// The errors of the device's library.
+/// The errors of the device's library; UNIMPLEMENTED where no variant has these numerics.
 pub(crate) fn choose(request: &Request<'_>, device: DeviceId, kernel: &KernelRequest) -> Result<Variant> {
     let spec = &request.devices[device.index()];
     let library = request.libraries[device.index()];
+    let variants_of = |kernel: &KernelRequest| -> Result<Vec<Variant>> {
+        Ok(library.variants(spec, kernel)?.into_iter().filter(|variant| !variant.steps.is_empty()).collect())
+    };
+    let variants = variants_of(kernel)?;
+    let bare = kernel.bare_convolution().map(|bare| variants_of(&bare)).transpose()?;
+    let numerics = request.costs.numerics(spec.instructions, bare.as_ref().unwrap_or(&variants)).map(str::to_string);
     let seconds = |variant: &Variant| variant.steps.iter().map(|step| request.costs.step_seconds(spec, step)).sum::<f64>();
-    let variants = library.variants(spec, kernel)?.into_iter().filter(|variant| !variant.steps.is_empty());
-    let best = variants.min_by(|one, other| seconds(one).total_cmp(&seconds(other)));
+    let of_these = variants.into_iter().filter(|variant| Some(&*variant.numerics) == numerics.as_deref());
+    let best = of_these.min_by(|one, other| seconds(one).total_cmp(&seconds(other)));
     best.ok_or_else(|| Error::unimplemented(format!("{} has no kernel for it", spec.name)))
 }
 

@@ -9,7 +9,7 @@ use plimsoll_request::KernelRequest;
 use crate::Request;
 use crate::lir::{Arg, Home, Lir, ValueId, View, Work, WorkId, WorkKind};
 use crate::plan::DeviceId;
-use crate::prepare::choose;
+use crate::prepare::{choose, request_of};
 
 /// Replaces requests by the steps of their variants.
 ///
@@ -18,12 +18,23 @@ use crate::prepare::choose;
 pub(crate) fn select(request: &Request<'_>, lir: &mut Lir) -> Result<()> {
     for id in lir.ids() {
         let work = &lir.works[id];
-        if let WorkKind::Request { request: asked, args } = &work.kind {
-            let (asked, args, node) = (Arc::clone(asked), args.clone(), work.nodes[0]);
-            let answered = answer(request, work.device, &asked, &args, work);
-            let replaced = answered.and_then(|variant| Steps { asked, args, variant }.replace(lir, id));
-            replaced.map_err(|error| error.at_node(&request.graph.node(node).name))?;
-        }
+        let all = || Arg::all(work.inputs.len(), work.outputs.len());
+        let (asked, args) = match &work.kind {
+            WorkKind::Request { request: asked, args } => (Arc::clone(asked), args.clone()),
+            WorkKind::Anchor { .. } => match request_of(work) {
+                Some(asked) => (Arc::new(asked), all()),
+                None => continue,
+            },
+            _ => continue,
+        };
+        let (is_anchor, node) = (matches!(work.kind, WorkKind::Anchor { .. }), work.nodes[0]);
+        let answered = answer(request, work.device, &asked, &args, work);
+        let replaced = answered.and_then(|variant| match variant.steps.len() {
+            // An anchor that is one kernel stays what it is.
+            1 if is_anchor => Ok(()),
+            _ => Steps { asked, args, variant }.replace(lir, id),
+        });
+        replaced.map_err(|error| error.at_node(&request.graph.node(node).name))?;
     }
     Ok(())
 }

@@ -148,6 +148,21 @@ pub enum KernelRequest {
 }
 
 impl KernelRequest {
+    /// The convolution in a request that computes more: its numerics are chosen by it alone, so that they are the same whatever is
+    /// fused into it. None where there is nothing more, and for other requests.
+    pub fn bare_convolution(&self) -> Option<KernelRequest> {
+        match self {
+            KernelRequest::Anchor { anchor: anchor @ (Anchor::Conv(_) | Anchor::ConvBackpropInput(_)), epilogue, pooling } => {
+                let bare = KernelRequest::Anchor { anchor: *anchor, epilogue: None, pooling: None };
+                (epilogue.is_some() || pooling.is_some()).then_some(bare)
+            }
+            KernelRequest::ConvBackpropFilter { spec, unpooled: Some(_) } => {
+                Some(KernelRequest::ConvBackpropFilter { spec: *spec, unpooled: None })
+            }
+            _ => None,
+        }
+    }
+
     /// Whether some elements make it fail. A plan keeps effects that follow behind it.
     pub fn can_fail(&self) -> bool {
         match self {

@@ -142,6 +142,7 @@ impl Devices {
         let specs = devices.iter().map(|device| device.spec().clone()).collect();
         let idle = Idle::new(&devices);
         let costs = options.costs.clone().unwrap_or_else(|| Arc::new(Costs::committed()));
+        let costs = if options.exact_convolutions { Arc::new(Costs::clone(&costs).with_exact_convolutions()) } else { costs };
         let (turns, sessions) = (Turns::default(), AtomicU64::new(0));
         let inner = Inner { idle, turns, asking, devices, specs, costs, division, sessions };
         Ok(Devices(Arc::new(inner), Arc::new(options.clone())))

@@ -89,6 +89,9 @@ pub struct Options {
     pub fit: bool,
     /// A file in which values of processors wait where a plan is made to fit: see [`Options::spill`].
     pub spill: Option<Spill>,
+    /// Whether convolutions do all multiplications, also where Winograd's form is faster. That has errors of up to 1e-5 of the largest
+    /// result, beside about 1e-6.
+    pub exact_convolutions: bool,
     /// Threads that compute at the same time; 0 is one for every core this process may use.
     pub intra_op: i32,
     /// Queues of one run that advance at the same time; 0 is as many as there are threads, and less than 0 is 1, as
@@ -136,6 +139,7 @@ impl Default for Options {
             placement: PlacementMode::TensorFlow,
             fit: true,
             spill: None,
+            exact_convolutions: false,
             intra_op: 0,
             inter_op: 0,
             device_count: BTreeMap::new(),
@@ -258,6 +262,8 @@ setters! {
     placement: PlacementMode;
     /// Whether a plan that is too big is made to fit.
     fit: bool;
+    /// Whether convolutions do all multiplications.
+    exact_convolutions: bool;
     /// Threads that compute at the same time; 0 is one for every core.
     intra_op: i32;
     /// Queues of one run that advance at the same time; 0 is as many as there are threads.

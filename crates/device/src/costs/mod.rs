@@ -26,6 +26,8 @@ pub enum Class {
     GenericProduct,
     /// Convolutions, and their gradients by the input.
     Convolution,
+    /// Convolutions with fewer multiplications, and their gradients.
+    Winograd,
     /// Gradients of convolutions by the filter.
     FilterGradient,
     /// Convolutions of each channel by itself, and their gradients.
@@ -51,11 +53,12 @@ pub enum Class {
 
 impl Class {
     /// All of them, in the order of tables.
-    pub const ALL: [Class; 14] = [
+    pub const ALL: [Class; 15] = [
         Class::Expression,
         Class::Product,
         Class::GenericProduct,
         Class::Convolution,
+        Class::Winograd,
         Class::FilterGradient,
         Class::Depthwise,
         Class::Pooling,
@@ -77,6 +80,7 @@ impl fmt::Display for Class {
             Class::Product => "product",
             Class::GenericProduct => "generic_product",
             Class::Convolution => "convolution",
+            Class::Winograd => "winograd",
             Class::FilterGradient => "filter_gradient",
             Class::Depthwise => "depthwise",
             Class::Pooling => "pooling",

@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 
 use super::{Class, Load};
 use crate::interpret::COPY_PIECE;
-use crate::{Cost, DeviceSpec, InstructionSet, Step};
+use crate::{Cost, DeviceSpec, InstructionSet, Step, Variant};
 
 /// The form of files of tables.
 const VERSION: u32 = 1;
@@ -123,6 +123,7 @@ impl CostTable {
 pub struct Costs {
     tables: Vec<CostTable>,
     fingerprint: String,
+    exact_convolutions: bool,
 }
 
 /// A file of tables.
@@ -140,7 +141,7 @@ impl Costs {
     /// INVALID_ARGUMENT for rates that no machine has: negative, infinite, or of more than a second.
     pub fn of(tables: Vec<CostTable>) -> Result<Costs> {
         tables.iter().try_for_each(CostTable::check)?;
-        let mut costs = Costs { tables, fingerprint: String::new() };
+        let mut costs = Costs { tables, fingerprint: String::new(), exact_convolutions: false };
         let digest = Sha256::digest(costs.to_json()?);
         costs.fingerprint = digest[..8].iter().map(|byte| format!("{byte:02x}")).collect();
         Ok(costs)
@@ -148,7 +149,7 @@ impl Costs {
 
     /// The tables of this version of the project.
     pub fn committed() -> Costs {
-        let none = Costs { tables: Vec::new(), fingerprint: String::new() };
+        let none = Costs { tables: Vec::new(), fingerprint: String::new(), exact_convolutions: false };
         Costs::from_json(include_bytes!("../../data/costs.json")).unwrap_or(none)
     }
 
@@ -182,9 +183,33 @@ impl Costs {
         &self.tables
     }
 
-    /// A name for these costs, which plans keep: 16 digits of the SHA-256 of the file. Equal tables have equal ones.
+    /// A name for these costs, which plans keep: 16 digits of the SHA-256 of the file. Equal tables have equal ones. Those for exact
+    /// convolutions end in `-exact`.
     pub fn fingerprint(&self) -> &str {
         &self.fingerprint
+    }
+
+    /// The same tables, for plans whose convolutions do all multiplications: no faster variant of other bits is chosen.
+    #[must_use]
+    pub fn with_exact_convolutions(mut self) -> Costs {
+        if !self.exact_convolutions {
+            self.exact_convolutions = true;
+            self.fingerprint.push_str("-exact");
+        }
+        self
+    }
+
+    /// The numerics of a request that a device can compute with these variants, in the order of its library; none where there are no
+    /// variants. It is that of the fastest variant on one thread, by the first table of the device's instruction set. So it is the
+    /// same for all devices of an instruction set, whatever their threads, caches, limits and speeds. It is that of the first
+    /// variant where there is no such table, and for exact convolutions.
+    pub fn numerics<'a>(&self, instructions: InstructionSet, variants: &'a [Variant]) -> Option<&'a str> {
+        let first = &*variants.first()?.numerics;
+        let table = self.tables.iter().find(|table| table.instructions == instructions).filter(|_| !self.exact_convolutions);
+        let Some(table) = table.filter(|_| variants.iter().any(|variant| *variant.numerics != *first)) else { return Some(first) };
+        let seconds = |variant: &Variant| variant.steps.iter().map(|step| table.seconds(step, 1)).sum::<f64>();
+        let fastest = variants.iter().min_by(|one, other| seconds(one).total_cmp(&seconds(other)));
+        fastest.map(|variant| &*variant.numerics)
     }
 
     /// The table for a device: of its instruction set, and of these the one with the most similar caches. None for devices whose

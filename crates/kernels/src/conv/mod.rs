@@ -14,6 +14,7 @@ mod pooled;
 #[cfg(test)]
 mod tests;
 mod tiles;
+pub(crate) mod winograd;
 
 use plimsoll_base::{DataType, Error, Result};
 use plimsoll_device::Prepared;

@@ -1,5 +1,7 @@
 //! Tests of convolutions and their gradients against plain loops, on every instruction set, and against each other.
 
+mod winograd;
+
 use std::ops::Range;
 
 use proptest::prelude::*;

@@ -92,6 +92,7 @@ pub fn cases() -> Vec<Case> {
         expressions(),
         products(),
         convolutions(),
+        winograd(),
         depthwise(),
         poolings(),
         reductions(),
@@ -261,6 +262,47 @@ fn convolutions() -> Vec<Case> {
                 bench.run_gradients(convolution, &[x, w], &[batch, side, side, after])
             }));
         }
+    }
+    cases
+}
+
+/// Images, side, channels before and after, taps.
+const WINOGRAD: [[u64; 5]; 16] = [
+    [1, 14, 256, 256, 3],
+    [1, 28, 128, 128, 3],
+    [1, 56, 64, 64, 3],
+    [1, 7, 512, 512, 3],
+    [1, 28, 24, 40, 3],
+    [4, 7, 512, 512, 3],
+    [4, 14, 256, 256, 3],
+    [8, 28, 128, 128, 3],
+    [8, 56, 64, 64, 3],
+    [16, 32, 16, 16, 3],
+    [32, 32, 32, 32, 3],
+    [64, 8, 64, 64, 3],
+    [8, 56, 3, 64, 3],
+    [32, 24, 3, 64, 5],
+    [32, 12, 64, 64, 5],
+    [8, 28, 32, 96, 5],
+];
+
+fn winograd() -> Vec<Case> {
+    let mut cases = Vec::new();
+    for [batch, side, before, after, taps] in WINOGRAD {
+        let [input, filter] = [[batch, side, side, before], [taps, taps, before, after]];
+        cases.push(case(Class::Winograd, move |bench| {
+            let (x, w, bias) = (bench.floats(&input)?, bench.floats(&filter)?, bench.floats(&[after])?);
+            let convolution = bench.builder.conv2d(x, w, [1, 1], "SAME").build()?;
+            let sum = bench.builder.bias_add(convolution, bias).build()?;
+            let result = bench.unary("Relu", sum)?;
+            bench.run(result);
+            Ok(())
+        }));
+        cases.push(case(Class::Winograd, move |bench| {
+            let (x, w) = (bench.floats(&input)?, bench.floats(&filter)?);
+            let convolution = bench.builder.conv2d(x, w, [1, 1], "SAME").build()?;
+            bench.run_gradients(convolution, &[x, w], &[batch, side, side, after])
+        }));
     }
     cases
 }

@@ -1,0 +1,159 @@
+//! Convolutions with fewer multiplications against plain loops: see [`crate::conv::winograd`].
+
+use super::*;
+use crate::conv::winograd::{Winograd, has_form, winograd};
+
+/// The results of both kernels.
+fn run_winograd(made: &Winograd, filter: &[f32], other: &[f32], is_gradient: bool, len: u64) -> Vec<f32> {
+    let values = run_both(&made.weights, &[filter], made.values);
+    let inputs: [&[f32]; 2] = if is_gradient { [&values, other] } else { [other, &values] };
+    run_both(&made.product, &inputs, len)
+}
+
+/// The largest error by the largest of `scales`.
+fn error_by(got: &[f32], expected: &Sums, scale: impl Fn(&(f64, f64)) -> f64) -> f64 {
+    assert_eq!(got.len(), expected.len());
+    let largest = expected.iter().map(scale).fold(0.0, f64::max);
+    let error = |(value, exact): (&f32, &(f64, f64))| (f64::from(*value) - exact.0).abs();
+    // Results that are no numbers have no error: they count as infinite.
+    let worst = got.iter().zip(expected).map(error).fold(0.0, |worst, error| if error.is_nan() { f64::INFINITY } else { error.max(worst) });
+    worst / largest.max(f64::MIN_POSITIVE)
+}
+
+fn check_winograd(spec: &ConvSpec, seed: u64) {
+    let (x, w, g) = (numbers(count(spec.input()), seed), numbers(count(spec.filter()), seed ^ 7), numbers(count(spec.output()), seed ^ 13));
+    let (mut y, mut dx) = (vec![(0.0, 0.0); g.len()], vec![(0.0, 0.0); x.len()]);
+    terms(spec, |i, f, o| {
+        add(&mut y, o, x[i], w[f]);
+        add(&mut dx, i, w[f], g[o]);
+    });
+    for isa in Isa::available() {
+        for (is_gradient, other, expected) in [(false, &x, &y), (true, &g, &dx)] {
+            let made = winograd(isa, spec, is_gradient, None).unwrap();
+            assert_eq!(made.is_some(), has_form(spec, is_gradient), "{spec:?}");
+            let Some(made) = made else { continue };
+            let got = run_winograd(&made, &w, other, is_gradient, expected.len() as u64);
+            // Results may be near 0: errors are those of the terms.
+            let error = error_by(&got, expected, |(_, scale)| *scale);
+            assert!(error <= 2e-6, "{isa:?} {spec:?} {is_gradient}: {error:e}");
+        }
+    }
+}
+
+/// Axes of one stride whose filter has so many taps, padded in any way.
+fn specs() -> impl Strategy<Value = ConvSpec> {
+    let channels = || prop_oneof![1..6u64, Just(16), 15..40u64, Just(67)];
+    let axis = |taps: u64| {
+        (1..15u64, 0..taps + 2, 0..taps + 2).prop_map(move |(size, pad, after)| {
+            let positions = (size + pad + after + 1).saturating_sub(taps);
+            WindowAxis { size, positions, taps, stride: 1, dilation: 1, pad }
+        })
+    };
+    let axes = prop_oneof![Just(3u64), Just(5u64)].prop_flat_map(move |taps| (axis(taps), axis(taps)));
+    (0..4u64, axes, channels(), channels()).prop_map(|(batch, (y, x), in_c, out_c)| spec(batch, in_c, out_c, &[y, x]))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn convolutions_with_fewer_multiplications_agree_with_plain_loops(spec in specs(), seed in any::<u64>()) {
+        check_winograd(&spec, seed);
+    }
+}
+
+/// Of one image, of a piece of some blocks, of many blocks; of few and of many panels; sums in one block and in two.
+#[test]
+fn blocks_of_tiles_agree_with_plain_loops() {
+    for (batch, in_c, out_c, size, taps) in
+        [(1, 300, 200, 6, 3), (1, 9, 330, 9, 5), (3, 20, 33, 21, 3), (70, 3, 17, 8, 3), (1, 4, 5, 90, 3)]
+    {
+        let spec = spec(batch, in_c, out_c, &[same(size, taps, 1), same(size + 1, taps, 1)]);
+        check_winograd(&spec, batch ^ in_c);
+    }
+}
+
+/// For filters of 3x3 and 5x5 taps, forward and by the input, the error of up to 512 channels is at most 1e-5 of the largest result.
+#[test]
+fn the_error_is_bounded() {
+    let mut worst = (0.0, String::new());
+    for (channels, taps) in [(16u64, 3u64), (64, 3), (512, 3), (16, 5), (64, 5), (512, 5)] {
+        let spec = spec(1, channels, 16, &[same(12, taps, 1); 2]);
+        let back = ConvSpec { in_c: spec.out_c, out_c: spec.in_c, ..spec };
+        for (spec, is_gradient) in [(spec, false), (back, true)] {
+            let (x, w, g) = (numbers(count(spec.input()), 1), numbers(count(spec.filter()), 2), numbers(count(spec.output()), 3));
+            let len = if is_gradient { x.len() } else { g.len() };
+            let mut expected = vec![(0.0, 0.0); len];
+            terms(&spec, |i, f, o| match is_gradient {
+                true => add(&mut expected, i, w[f], g[o]),
+                false => add(&mut expected, o, x[i], w[f]),
+            });
+            for isa in Isa::available() {
+                let made = winograd(isa, &spec, is_gradient, None).unwrap().expect("such a form");
+                let got = run_winograd(&made, &w, if is_gradient { &g } else { &x }, is_gradient, len as u64);
+                let error = error_by(&got, &expected, |(exact, _)| exact.abs());
+                let what = format!("{isa:?}, {channels} channels, {taps}x{taps}, {}", if is_gradient { "by input" } else { "forward" });
+                println!("{error:.1e} {what}");
+                if error > worst.0 {
+                    worst = (error, what);
+                }
+            }
+        }
+    }
+    println!("worst {:.1e} {}", worst.0, worst.1);
+    assert!(worst.0 <= 1e-5, "{worst:?}");
+}
+
+#[test]
+fn epilogues_are_applied_to_every_tile_once() {
+    for spec in [
+        spec(1, 3, 5, &[same(6, 3, 1), same(7, 3, 1)]),
+        spec(2, 16, 500, &[same(9, 3, 1), same(5, 3, 1)]),
+        spec(40, 3, 64, &[same(11, 5, 1); 2]),
+        spec(3, 130, 7, &[same(30, 3, 1); 2]),
+    ] {
+        for (is_gradient, other, result) in [(false, spec.input(), spec.output()), (true, spec.output(), spec.input())] {
+            let made = |isa, epilogue| winograd(isa, &spec, is_gradient, epilogue).unwrap().expect("such a form");
+            // Any numbers are values of some filter; there are as many as the widest vectors need.
+            let values = Isa::available().into_iter().map(|isa| made(isa, None).values).max().unwrap();
+            let from = if is_gradient { [values, count(other)] } else { [count(other), values] };
+            check_epilogue(from, result, |isa, epilogue| Ok(made(isa, epilogue).product));
+        }
+    }
+}
+
+/// An operand that is as large as the result must not lie where the convolution is computed.
+#[test]
+fn operands_beside_tiles_keep_their_places() {
+    let mut builder = ExprBuilder::new();
+    let (element, other) = (builder.input(DataType::Float).unwrap(), builder.input(DataType::Float).unwrap());
+    let sum = builder.binary(BinaryOp::Add, element, other).unwrap();
+    let spec = spec(1, 3, 5, &[same(6, 3, 1); 2]);
+    let epilogue = Epilogue { expr: builder.finish(vec![sum]), operands: vec![spec.output()] };
+    assert!(winograd(Isa::best(), &spec, false, Some(epilogue)).unwrap().unwrap().product.in_place.is_empty());
+}
+
+#[test]
+fn other_convolutions_have_no_such_form() {
+    let plain = spec(1, 8, 8, &[same(8, 3, 1); 2]);
+    assert!(has_form(&plain, false) && has_form(&plain, true));
+    let with = |axes: &[WindowAxis]| spec(1, 8, 8, axes);
+    let dilated = WindowAxis { dilation: 2, pad: 2, ..same(8, 3, 1) };
+    for other in [
+        with(&[same(8, 3, 2); 2]),
+        with(&[dilated; 2]),
+        with(&[same(8, 1, 1); 2]),
+        with(&[same(8, 4, 1); 2]),
+        with(&[same(8, 3, 1), same(8, 5, 1)]),
+        with(&[same(8, 3, 1)]),
+        with(&[same(3, 3, 1), same(8, 3, 1), same(8, 3, 1)]),
+        ConvSpec { groups: 2, ..plain },
+        ConvSpec { data_type: DataType::Half, ..plain },
+        ConvSpec { batch: 0, ..plain },
+        ConvSpec { in_c: 513, out_c: 513, ..plain },
+    ] {
+        for is_gradient in [false, true] {
+            assert!(winograd(Isa::best(), &other, is_gradient, None).unwrap().is_none(), "{other:?}");
+        }
+    }
+}

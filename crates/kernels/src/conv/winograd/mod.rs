@@ -1,0 +1,158 @@
+//! Convolutions with fewer multiplications: Winograd's minimal filtering of tiles.
+//!
+//! A tile of 6x6 positions of the operand gives 4x4 results of a filter of 3x3 taps, or 2x2 of one of 5x5 ([`transform`]). At each of
+//! 36 points the channels of all tiles are a matrix, and those of the filter another; their product is the results at that point. The
+//! first kernel evaluates the filter ([`weights`]). The second evaluates blocks of tiles, multiplies, interpolates, and applies the
+//! epilogue, all while a block is in the second cache ([`tiles`]).
+//!
+//! Results are not the bits of the direct form. The error is at most 1e-5 of the largest result where at most
+//! [`MOST_TERMS`] channels are summed. Each result is a sum in an order that depends on the channels alone, so results are the same
+//! bits however the work is cut.
+
+mod filters;
+mod tiles;
+mod transform;
+
+use std::sync::Arc;
+
+use plimsoll_base::{DataType, Result};
+use plimsoll_device::Prepared;
+
+use super::Sizes;
+use super::axis::Axis;
+use super::pass::Side;
+use super::tiles::{Code, Panel, code};
+use crate::cut::elements;
+use crate::simd::Isa;
+use plimsoll_request::anchor::Epilogue;
+use plimsoll_request::conv::ConvSpec;
+use plimsoll_request::window::{Layout, WindowAxis};
+use transform::{PLANES, POINTS, Transforms, transforms};
+
+/// The most channels that are summed: with more, errors may be larger than promised.
+const MOST_TERMS: u64 = 512;
+
+/// The two kernels of a convolution, and the work that tables of costs price.
+pub(crate) struct Winograd {
+    /// Evaluates the filter. Arguments: filter, values.
+    pub weights: Prepared,
+    /// Computes the results. Arguments as those of the direct form, with the values in the filter's place.
+    pub product: Prepared,
+    /// How many values there are.
+    pub values: u64,
+    /// Arithmetic operations of the products, with those of lanes and tiles that hold nothing.
+    pub issued: f64,
+    /// The other operations of the second kernel.
+    pub elementwise: f64,
+}
+
+/// What both kernels need to know.
+struct Shape {
+    code: &'static Code,
+    transforms: Transforms,
+    /// Whether this is the gradient by the input.
+    is_gradient: bool,
+    batch: usize,
+    /// Rows and columns.
+    axes: [Axis; 2],
+    taps: usize,
+    /// Channels that are summed, and channels of the result.
+    terms: usize,
+    columns: usize,
+    panels: Vec<Panel>,
+}
+
+impl Shape {
+    /// Results of a tile along an axis.
+    fn step(&self) -> usize {
+        POINTS + 1 - self.taps
+    }
+
+    /// Rows and columns of tiles of an image.
+    fn grid(&self) -> [usize; 2] {
+        self.axes.map(|axis| axis.positions.div_ceil(self.step()))
+    }
+
+    fn tiles(&self) -> usize {
+        self.batch * self.grid()[0] * self.grid()[1]
+    }
+
+    /// Elements of a panel's vectors.
+    fn width(&self, panel: &Panel) -> usize {
+        panel.vectors * self.code.lanes
+    }
+
+    /// The first value of a panel: its points follow, each with a row of the panel for every term.
+    fn panel_start(&self, panel: &Panel) -> usize {
+        PLANES * self.terms * panel.column
+    }
+
+    /// Arithmetic operations of the products.
+    fn multiplications(&self) -> f64 {
+        2.0 * (PLANES * self.tiles()) as f64 * self.terms as f64 * self.columns as f64
+    }
+
+    /// Values of the filter: panels that end within a vector are filled up.
+    fn values(&self) -> usize {
+        PLANES * self.terms * self.panels.iter().map(|panel| self.width(panel)).sum::<usize>()
+    }
+}
+
+/// The kernels of a convolution, or of its gradient by the input: none where there is no such form. The epilogue is over the result.
+///
+/// # Errors
+/// As [`super::conv_on`].
+pub(crate) fn winograd(isa: Isa, spec: &ConvSpec, is_gradient: bool, epilogue: Option<Epilogue>) -> Result<Option<Winograd>> {
+    let Some(shape) = shape(isa, spec, is_gradient)? else { return Ok(None) };
+    let values = elements(&[shape.values() as u64])? as u64;
+    let result = if is_gradient { spec.input() } else { spec.output() };
+    let shape = Arc::new(shape);
+    let weights = filters::prepare(isa, &shape)?;
+    let product = tiles::prepare(isa, &shape, &result, epilogue)?;
+    let issued = 2.0 * shape.tiles() as f64 * shape.values() as f64;
+    let elementwise = product.cost.flops - shape.multiplications();
+    Ok(Some(Winograd { weights, product, values, issued, elementwise }))
+}
+
+/// Whether there is such a form of a convolution.
+pub(crate) fn has_form(spec: &ConvSpec, is_gradient: bool) -> bool {
+    let terms = if is_gradient { spec.out_c } else { spec.in_c };
+    let is_plain = |axis: &WindowAxis| axis.stride == 1 && axis.dilation == 1 && axis.positions > 0 && axis.size > 0;
+    let [planes, rows, columns] = spec.axes.filled();
+    spec.data_type == DataType::Float
+        && spec.layout == Layout::ChannelsLast
+        && spec.groups == 1
+        && planes == WindowAxis::ONE
+        && is_plain(&rows)
+        && is_plain(&columns)
+        && rows.taps == columns.taps
+        && matches!(rows.taps, 3 | 5)
+        && spec.batch > 0
+        && (1..=MOST_TERMS).contains(&terms)
+        && spec.in_c > 0
+        && spec.out_c > 0
+}
+
+fn shape(isa: Isa, spec: &ConvSpec, is_gradient: bool) -> Result<Option<Shape>> {
+    spec.check()?;
+    let [_, rows, columns] = spec.sides();
+    let Some(transforms) = transforms(isa, rows.taps).filter(|_| has_form(spec, is_gradient)) else { return Ok(None) };
+    let code = code(isa);
+    let (terms, channels) = if is_gradient { (spec.out_c, spec.in_c) } else { (spec.in_c, spec.out_c) };
+    let side = |axis: Axis| if is_gradient { Side::backward(axis, 0).axis } else { axis };
+    let shape = Shape {
+        code,
+        transforms,
+        is_gradient,
+        batch: spec.batch as usize,
+        axes: [side(rows), side(columns)],
+        taps: rows.taps,
+        terms: terms as usize,
+        columns: channels as usize,
+        panels: code.panels(channels as usize),
+    };
+    // Tiles reach over the results, and there are values of each.
+    let [grid_rows, grid_columns] = shape.grid();
+    elements(&[spec.batch, grid_rows as u64, grid_columns as u64, PLANES as u64, terms.max(channels.next_multiple_of(16))])?;
+    Ok(Some(shape))
+}

@@ -1,0 +1,340 @@
+//! Results by blocks of tiles.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use plimsoll_base::{Error, Result};
+use plimsoll_device::{Args, Cost, CpuKernel, Fault, Prepared};
+
+use super::Shape;
+use super::transform::{Operand, PLANES, POINTS, Results};
+use crate::conv::finish::Finish;
+use crate::conv::tiles::{Panel, Rows, Tile};
+use crate::expr::Bases;
+use crate::packing::part;
+use crate::simd::Isa;
+use plimsoll_request::anchor::Epilogue;
+
+/// Bytes of a block's values that stay in the second cache beside the filter's.
+const CACHED: usize = 1 << 20;
+/// The most tiles of a block.
+const MOST_TILES: usize = 96;
+/// The most terms that are summed in registers before the sums are added to the values. Fixed, since the bits depend on it.
+const TERMS: usize = 256;
+/// More pieces help no number of threads that we expect.
+const MOST_PIECES: usize = 64;
+/// Where blocks are fewer, panels are divided among pieces, too. Each then evaluates the operand again.
+const FEW_BLOCKS: usize = 8;
+
+struct Tiles {
+    shape: Arc<Shape>,
+    /// Tiles of a block, blocks in all, and blocks of a piece.
+    block: usize,
+    blocks: usize,
+    piece_blocks: usize,
+    block_pieces: usize,
+    /// Panels of a piece.
+    piece_panels: usize,
+    /// From point to point of the operand's values, and of the results'.
+    operand_point: usize,
+    result_point: usize,
+    epilogue: Option<Finish>,
+    /// Where in the worker's scratch the operand's values and the results' are.
+    operand_place: usize,
+    result_place: usize,
+    /// Indices of the arguments.
+    from: usize,
+    values: usize,
+}
+
+impl std::fmt::Debug for Tiles {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Tiles").field("block", &self.block).field("blocks", &self.blocks).field("panels", &self.piece_panels).finish()
+    }
+}
+
+/// Of the result's shape.
+pub(super) fn prepare(isa: Isa, shape: &Arc<Shape>, result: &[u64], epilogue: Option<Epilogue>) -> Result<Prepared> {
+    let (tiles, step) = (shape.tiles(), shape.step());
+    let width = shape.panels.iter().map(|panel| shape.width(panel)).max().unwrap_or(0);
+    // Values of every point, such that two points do not fall onto the same cache sets.
+    let point = |block: usize, channels: usize| block * channels + 16;
+    let rows = shape.panels.iter().map(|panel| shape.code.rows[panel.vectors - 1]).max().unwrap_or(1);
+    let operands = epilogue.as_ref().map_or(0, |epilogue| epilogue.operands.len());
+    let mut finish = epilogue.map(|epilogue| Finish::new(isa, result, epilogue)).transpose()?;
+    let waits = finish.as_ref().is_some_and(|finish| finish.in_result.is_none());
+    let of_tile = 4 * (PLANES * (shape.terms + width) + if waits { step * step * shape.columns } else { 0 });
+    let most = (CACHED / of_tile / rows * rows).clamp(rows, MOST_TILES);
+    let blocks = tiles.div_ceil(most);
+    let block = tiles.div_ceil(blocks.max(1)).max(1);
+    let piece_blocks = blocks.div_ceil(MOST_PIECES).max(1);
+    let block_pieces = blocks.div_ceil(piece_blocks);
+    let groups = (FEW_BLOCKS / block_pieces.max(1)).clamp(1, shape.panels.len());
+    let piece_panels = shape.panels.len().div_ceil(groups);
+    let chunks = block_pieces * shape.panels.len().div_ceil(piece_panels);
+    let chunks = u32::try_from(chunks).map_err(|_| Error::invalid_argument("a convolution with too many pieces"))?;
+
+    let floats = |count: usize| (count * 4).next_multiple_of(64) + 64;
+    let operand_place = finish.as_ref().map_or(0, |finish| finish.program.scratch() as usize).next_multiple_of(64);
+    let (operand_point, result_point) = (point(block, shape.terms), point(block, width));
+    let result_place = operand_place + floats(PLANES * operand_point);
+    let mut scratch = result_place + floats(PLANES * result_point);
+    if let Some(finish) = &mut finish
+        && finish.in_result.is_none()
+    {
+        finish.place = scratch;
+        scratch += floats(block * step * step * (piece_panels * shape.code.width()).min(shape.columns));
+    }
+    let count = |sizes: &[usize]| sizes.iter().map(|size| *size as f64).product::<f64>();
+    let operand = count(&[shape.batch, shape.axes[0].size, shape.axes[1].size, shape.terms]);
+    let results = count(&[shape.batch, shape.axes[0].positions, shape.axes[1].positions, shape.columns]);
+    // A value of the operand takes about four operations, one of the result about three, by whole vectors.
+    let [terms, columns] = [shape.terms, shape.columns].map(|channels| channels.next_multiple_of(shape.code.lanes) as f64);
+    let flops = shape.multiplications() + count(&[PLANES, tiles]) * (4.0 * terms + 3.0 * columns);
+    // Each block reads the filter's values.
+    let bytes = 4.0 * (operand * groups as f64 + results + shape.values() as f64 * blocks as f64);
+    let kernel = Tiles {
+        shape: Arc::clone(shape),
+        block,
+        blocks,
+        piece_blocks,
+        block_pieces,
+        piece_panels,
+        operand_point,
+        result_point,
+        epilogue: finish,
+        operand_place,
+        result_place,
+        from: usize::from(shape.is_gradient),
+        values: usize::from(!shape.is_gradient),
+    };
+    let kernel = Arc::new(kernel);
+    let cost = Cost { flops, bytes };
+    let mut prepared = Prepared { chunks, scratch: 0, per_worker: scratch as u64, cost, in_place: Vec::new(), kernel: kernel.clone() };
+    if let Some(finish) = &kernel.epilogue {
+        finish.describe(operands, &mut prepared);
+    }
+    Ok(prepared)
+}
+
+impl CpuKernel for Tiles {
+    unsafe fn run(&self, chunks: Range<u32>, args: &Args<'_>) -> Result<(), Fault> {
+        let tiles = self.shape.tiles();
+        for chunk in chunks {
+            let (piece, group) = (chunk as usize % self.block_pieces, chunk as usize / self.block_pieces);
+            let panels = group * self.piece_panels..((group + 1) * self.piece_panels).min(self.shape.panels.len());
+            for block in piece * self.piece_blocks..((piece + 1) * self.piece_blocks).min(self.blocks) {
+                // SAFETY: the arguments are the caller's promise; these results are written by this piece only.
+                unsafe { self.block(part(tiles, self.blocks, block), panels.clone(), args)? };
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Neighbouring tiles of one row of an image.
+struct Strip {
+    image: usize,
+    /// The row of tiles, and the tiles of it.
+    row: usize,
+    columns: Range<usize>,
+    /// Tiles of the block before these.
+    before: usize,
+}
+
+impl Tiles {
+    /// The tiles of a block, strip by strip.
+    fn strips(&self, tiles: Range<usize>) -> impl Iterator<Item = Strip> {
+        let [rows, columns] = self.shape.grid();
+        let mut next = tiles.start;
+        std::iter::from_fn(move || {
+            if next >= tiles.end {
+                return None;
+            }
+            let (line, column) = (next / columns, next % columns);
+            let count = (columns - column).min(tiles.end - next);
+            let before = next - tiles.start;
+            next += count;
+            Some(Strip { image: line / rows, row: line % rows, columns: column..column + count, before })
+        })
+    }
+
+    unsafe fn block(&self, tiles: Range<usize>, panels: Range<usize>, args: &Args<'_>) -> Result<(), Fault> {
+        let shape = &*self.shape;
+        let count = tiles.len();
+        // SAFETY: offsets into scratch that `prepare` asked for.
+        let [operand, results] = unsafe { [self.operand_place, self.result_place].map(|place| args.worker.add(place).cast::<f32>()) };
+        // SAFETY: the operand is the caller's.
+        unsafe { self.evaluate(tiles.clone(), args.pointers[self.from].cast::<f32>().cast_const(), operand) };
+        let values = args.pointers[self.values].cast::<f32>().cast_const();
+        for panel in &shape.panels[panels.clone()] {
+            let width = shape.width(panel);
+            let from = values.wrapping_add(shape.panel_start(panel));
+            for point in 0..PLANES {
+                let (a, b) = (operand.wrapping_add(point * self.operand_point), from.wrapping_add(point * shape.terms * width));
+                // SAFETY: the values have been made: `count` rows of terms, and as many rows of the panel.
+                unsafe { self.multiply(panel, count, a, b, results.add(point * self.result_point)) };
+            }
+            // SAFETY: these results are the caller's.
+            unsafe { self.interpolate(tiles.clone(), panel, &panels, results, args) };
+        }
+        // SAFETY: all results of these tiles and panels have been made.
+        unsafe { self.finish(tiles, &panels, args) }
+    }
+
+    /// The values of the tiles at all points.
+    unsafe fn evaluate(&self, tiles: Range<usize>, from: *const f32, to: *mut f32) {
+        let shape = &*self.shape;
+        let ([y, x], step, channels) = (shape.axes, shape.step(), shape.terms);
+        let row = x.size * channels;
+        // The part of a tile that lies on the operand.
+        let there = |start: isize, size: usize| {
+            let bound = |at: isize| at.clamp(0, POINTS as isize) as usize;
+            let first = bound(-start);
+            (first, bound(size as isize - start).max(first))
+        };
+        for strip in self.strips(tiles) {
+            let top = y.start(strip.row * step);
+            for (number, column) in strip.columns.enumerate() {
+                let left = x.start(column * step);
+                let first = (strip.image * y.size) as isize + top;
+                let tile = Operand {
+                    from: from.wrapping_offset(first * row as isize + left * channels as isize),
+                    row,
+                    column: channels,
+                    rows: there(top, y.size),
+                    columns: there(left, x.size),
+                    channels,
+                    to: to.wrapping_add((strip.before + number) * channels),
+                    to_point: self.operand_point,
+                };
+                // SAFETY: the positions of the two ranges are the operand's; there is room for the values of every tile.
+                unsafe { (shape.transforms.operand)(&tile) };
+            }
+        }
+    }
+
+    /// Multiplies `count` rows with the panel at one point.
+    unsafe fn multiply(&self, panel: &Panel, count: usize, a: *const f32, b: *const f32, c: *mut f32) {
+        let Shape { code, terms, .. } = *self.shape;
+        let width = panel.vectors * code.lanes;
+        let (parts, blocks) = (count.div_ceil(code.rows[panel.vectors - 1]), terms.div_ceil(TERMS));
+        for block in 0..blocks {
+            let terms_of = part(terms, blocks, block);
+            for number in 0..parts {
+                let rows = part(count, parts, number);
+                let tile = Tile {
+                    outer: 1,
+                    inner: terms_of.len(),
+                    a: a.wrapping_add(rows.start * terms + terms_of.start),
+                    a_rows: Rows::new(terms),
+                    a_term: 1,
+                    a_outer: 0,
+                    b: b.wrapping_add(terms_of.start * width),
+                    b_term: width,
+                    b_outer: 0,
+                    c: c.wrapping_add(rows.start * width),
+                    c_row: width,
+                    last: code.lanes,
+                    add: block > 0,
+                };
+                if let Some(compute) = code.packed[rows.len() - 1][panel.vectors - 1] {
+                    // SAFETY: as this function.
+                    unsafe { compute(&tile) };
+                }
+            }
+        }
+    }
+
+    /// The first column of some panels, and how many columns they have.
+    fn columns(&self, panels: &Range<usize>) -> (usize, usize) {
+        let (first, last) = (&self.shape.panels[panels.start], &self.shape.panels[panels.end - 1]);
+        (first.column, last.column + (last.vectors - 1) * self.shape.code.lanes + last.last - first.column)
+    }
+
+    /// Where the results of a strip go: the element of its row `y`, position `x` and column `c` of the panels is at
+    /// `start + y * row + x * position + c`.
+    fn target(&self, strip: &Strip, (column, columns): (usize, usize), args: &Args<'_>) -> (*mut f32, usize, usize) {
+        let (shape, step) = (&*self.shape, self.shape.step());
+        let argument = match &self.epilogue {
+            None => Some(2),
+            Some(finish) => finish.in_result,
+        };
+        match (argument, &self.epilogue) {
+            (None, Some(finish)) => {
+                let start = args.worker.wrapping_add(finish.place).cast::<f32>();
+                let row = strip.columns.len() * step * columns;
+                (start.wrapping_add(strip.before * step * step * columns), row, columns)
+            }
+            (argument, _) => {
+                let result = args.pointers[argument.unwrap_or(2)].cast::<f32>();
+                let first = self.position(strip, 0);
+                (result.wrapping_add(first * shape.columns + column), shape.axes[1].positions * shape.columns, shape.columns)
+            }
+        }
+    }
+
+    /// The number of the first position of row `y` of a strip.
+    fn position(&self, strip: &Strip, y: usize) -> usize {
+        let (step, [rows, columns]) = (self.shape.step(), self.shape.axes);
+        (strip.image * rows.positions + strip.row * step + y) * columns.positions + strip.columns.start * step
+    }
+
+    /// The results of a panel.
+    unsafe fn interpolate(&self, tiles: Range<usize>, panel: &Panel, panels: &Range<usize>, from: *const f32, args: &Args<'_>) {
+        let shape = &*self.shape;
+        let (step, [y, x], width) = (shape.step(), shape.axes, shape.width(panel));
+        let columns = self.columns(panels);
+        for strip in self.strips(tiles) {
+            let (start, row, position) = self.target(&strip, columns, args);
+            for (number, column) in strip.columns.clone().enumerate() {
+                let tile = Results {
+                    from: from.wrapping_add((strip.before + number) * width),
+                    from_point: self.result_point,
+                    to: start.wrapping_add(number * step * position + panel.column - columns.0),
+                    row,
+                    column: position,
+                    rows: step.min(y.positions - strip.row * step),
+                    columns: step.min(x.positions - column * step),
+                    vectors: panel.vectors,
+                    last: panel.last,
+                };
+                // SAFETY: the values of this tile have been made; the results within the two axes are the caller's or in scratch.
+                unsafe { (shape.transforms.results)(&tile) };
+            }
+        }
+    }
+
+    /// Applies the epilogue to the results of these tiles and panels.
+    unsafe fn finish(&self, tiles: Range<usize>, panels: &Range<usize>, args: &Args<'_>) -> Result<(), Fault> {
+        let Some(Finish { program, .. }) = &self.epilogue else { return Ok(()) };
+        let (shape, step) = (&*self.shape, self.shape.step());
+        let [rows, positions] = shape.axes;
+        let (column, columns) = self.columns(panels);
+        let mut has_begun = false;
+        for strip in self.strips(tiles) {
+            let (start, row, position) = self.target(&strip, (column, columns), args);
+            let width = (strip.columns.len() * step).min(positions.positions - strip.columns.start * step);
+            for y in 0..step.min(rows.positions - strip.row * step) {
+                let first = self.position(&strip, y) * shape.columns + column;
+                let line = start.wrapping_add(y * row);
+                // Whole rows of columns follow each other.
+                let (runs, run) = if columns == shape.columns { (1, width * columns) } else { (width, columns) };
+                for number in 0..runs {
+                    let element = first + number * shape.columns;
+                    let at = line.wrapping_add(number * position).wrapping_sub(element);
+                    let bases = Bases { first: at.cast::<u8>(), rest: &args.pointers[2..] };
+                    // SAFETY: operand 0 is found where it has been computed; the others and the results are the caller's.
+                    unsafe {
+                        if !has_begun {
+                            program.begin(&bases, args.worker);
+                            has_begun = true;
+                        }
+                        program.run(element..element + run, &bases, args.worker)?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
