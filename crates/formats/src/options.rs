@@ -107,6 +107,14 @@ mod tests {
     }
 
     #[test]
+    fn exact_convolutions_are_an_experimental_field() {
+        assert!(options("experimental { exact_convolutions: true }").exact_convolutions);
+        assert!(!options("experimental { executor_type: 'x' }").exact_convolutions);
+        let binary = crate::write_config(&read_config(b"experimental { exact_convolutions: true executor_type: 'x' }").unwrap());
+        assert!(to_options(&read_config(&binary).unwrap()).exact_convolutions);
+    }
+
+    #[test]
     fn an_empty_config_is_the_default_but_for_soft_placement() {
         let mut expected = Options::new();
         expected.soft_placement = false;

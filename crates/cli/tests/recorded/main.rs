@@ -7,7 +7,9 @@ mod refused;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use plimsoll::costs::{Class, Costs, Rates};
 use plimsoll::recorded::compare;
 use plimsoll::{
     Bytes, Certainty, Code, DeviceKind, Devices, Error, Fed, Footprint, HostTensor, MemoryLimit, Options, Result, Session, config, formats,
@@ -61,7 +63,11 @@ impl Case {
 
     /// As [`Case::open`]; with `fit` plans are made to fit.
     fn open_with(&self, devices: u32, threads: i32, limits: &[Bytes], fit: bool) -> Result<(Devices, Session)> {
-        let mut options = Options::new();
+        self.open_by(Options::new(), devices, threads, limits, fit)
+    }
+
+    /// As [`Case::open_with`], with these options, too.
+    fn open_by(&self, mut options: Options, devices: u32, threads: i32, limits: &[Bytes], fit: bool) -> Result<(Devices, Session)> {
         config::apply(&formats::read_config(&model::read_file(&self.folder.join(&self.config))?)?, &mut options)?;
         for (index, limit) in limits.iter().enumerate() {
             options.memory_limits.push(MemoryLimit { device: Some((DeviceKind::Cpu, index as u32)), parts: vec![*limit] });
@@ -273,6 +279,57 @@ fn every_case_gives_tensorflows_values_and_the_same_bits_everywhere() {
     let cases = cases();
     let failures: Vec<String> = cases.iter().filter(|case| !NOT_YET.contains(&case.name().as_str())).flat_map(Case::failures).collect();
     assert!(cases.len() > 10, "only {} cases were found", cases.len());
+    assert!(failures.is_empty(), "{} failures:\n{}", failures.len(), failures.join("\n"));
+}
+
+/// Most cases are too small for convolutions with fewer multiplications to pay: here these are free, and chosen wherever there are
+/// such forms.
+#[test]
+fn every_case_gives_tensorflows_values_with_either_form_of_convolutions() {
+    let mut tables = Costs::committed().tables().to_vec();
+    for table in &mut tables {
+        table.rates.insert(Class::Winograd, Rates::default());
+        table.command = 0.0;
+    }
+    let free = Arc::new(Costs::of(tables).unwrap());
+    let mut failures = Vec::new();
+    let mut chosen = 0;
+    for case in cases().iter().filter(|case| !NOT_YET.contains(&case.name().as_str())) {
+        let run = |options: Options, threads: i32| -> Result<(Vec<HostTensor>, bool)> {
+            let (_devices, session) = case.open_by(options, 1, threads, &[], false)?;
+            let mut is_chosen = false;
+            case.each(|feeds, fetches, targets, _| {
+                is_chosen |= session.plan(feeds, fetches, targets)?.to_string().contains("-winograd");
+                Ok(())
+            })?;
+            Ok((case.values(&session)?, is_chosen))
+        };
+        let of = |exact: bool| {
+            let mut options = Options::new().exact_convolutions(exact);
+            options.costs = Some(free.clone());
+            options
+        };
+        let mut fail = |reason: String| failures.push(format!("{}: {reason}", case.name()));
+        match run(of(false), 1) {
+            Ok((_, false)) => continue,
+            Ok((values, true)) => {
+                chosen += 1;
+                case.misses(&values).into_iter().for_each(&mut fail);
+                match run(of(false), 2) {
+                    Ok((others, _))
+                        if values.iter().map(|value| bits(value).unwrap()).eq(others.iter().map(|value| bits(value).unwrap())) => {}
+                    _ => fail("not the same bits with two threads".to_string()),
+                }
+            }
+            Err(error) => fail(error.to_string()),
+        }
+        match run(of(true), 2) {
+            Ok((_, true)) => fail("exact convolutions are not".to_string()),
+            Ok((values, false)) => case.misses(&values).into_iter().for_each(&mut fail),
+            Err(error) => fail(format!("exact: {error}")),
+        }
+    }
+    assert!(chosen > 2, "only {chosen} cases have such convolutions");
     assert!(failures.is_empty(), "{} failures:\n{}", failures.len(), failures.join("\n"));
 }
 

@@ -2,6 +2,7 @@
 
 mod buckets;
 mod clock;
+mod convolutions;
 mod libraries;
 mod placement;
 mod placer;
