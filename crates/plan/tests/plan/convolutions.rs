@@ -27,7 +27,7 @@ enum Then {
 fn plan_of(spec: &DeviceSpec, costs: &Costs, [batch, side, channels, taps]: [u64; 4], then: Then) -> Plan {
     let mut b = GraphBuilder::new(Arc::new(Registry::standard(Arc::new(CpuKernels))));
     let shape = [batch, side, side, channels];
-    let x = b.placeholder("x", DataType::Float, Shape::new(shape)).build().unwrap();
+    let x = b.placeholder("x", DataType::Float, &Shape::new(shape)).build().unwrap();
     let w = b.get_variable("w", DataType::Float, [taps, taps, channels, channels], &Initializer::Ones).unwrap();
     let bias = b.get_variable("bias", DataType::Float, [channels], &Initializer::Ones).unwrap();
     let conv = b.conv2d(x, w.value, [1, 1], "SAME").build().unwrap();
