@@ -35,7 +35,7 @@ pub mod simd;
 pub mod testing;
 pub mod warp;
 
-pub use library::CpuKernels;
+pub use library::{CpuKernels, OneVariant};
 
 #[cfg(test)]
 use evaluate::run_on_bytes;

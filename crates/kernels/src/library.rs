@@ -133,6 +133,36 @@ impl CpuLibrary for CpuKernels {
     }
 }
 
+/// [`CpuKernels`] with one variant of each request, for measuring: what is measured must not depend on a choice.
+#[derive(Clone, Copy, Debug)]
+pub enum OneVariant {
+    /// The first: convolutions do all multiplications.
+    First,
+    /// The last: convolutions have the fewest multiplications.
+    Last,
+}
+
+impl Library for OneVariant {
+    fn variants(&self, spec: &DeviceSpec, request: &KernelRequest) -> Result<Vec<Variant>> {
+        let mut variants = CpuKernels.variants(spec, request)?;
+        match self {
+            OneVariant::First => variants.truncate(1),
+            OneVariant::Last => drop(variants.drain(..variants.len().saturating_sub(1))),
+        }
+        Ok(variants)
+    }
+
+    fn takes(&self, spec: &DeviceSpec, first: &KernelRequest, second: &KernelRequest) -> bool {
+        CpuKernels.takes(spec, first, second)
+    }
+}
+
+impl CpuLibrary for OneVariant {
+    fn code(&self, spec: &DeviceSpec, call: &KernelCall) -> Result<Prepared> {
+        CpuKernels.code(spec, call)
+    }
+}
+
 /// The kernels of a request.
 pub(crate) fn make(isa: Isa, request: &KernelRequest) -> Result<Made> {
     let arguments = match request {

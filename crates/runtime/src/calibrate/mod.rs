@@ -11,13 +11,10 @@ use std::time::{Duration, Instant};
 
 use plimsoll_base::Result;
 use plimsoll_cards::Options;
-use plimsoll_device::{
-    Class, CostTable, CpuLibrary, Device, DeviceSpec, InstructionSet, KernelCall, Library, Prepared, Sample, Step, Variant, Work, fit,
-};
+use plimsoll_device::{Class, CostTable, Device, DeviceSpec, InstructionSet, Sample, Step, Work, fit};
 use plimsoll_device_cpu::{CpuDevice, CpuPool, caches, processor};
 use plimsoll_graph::HostTensor;
-use plimsoll_kernels::CpuKernels;
-use plimsoll_request::KernelRequest;
+use plimsoll_kernels::OneVariant;
 
 use crate::Devices;
 use crate::standard_registry;
@@ -55,7 +52,7 @@ pub fn calibrate(instructions: Option<InstructionSet>, threads: u32, shown: &dyn
     let registry = Arc::new(standard_registry());
     let counts = if threads == 1 { vec![1] } else { vec![1, threads] };
     let of = |only| counts.iter().map(|threads| devices(instructions, *threads, only)).collect::<Result<Vec<_>>>();
-    let (first, last) = (of(Only::First)?, of(Only::Last)?);
+    let (first, last) = (of(OneVariant::First)?, of(OneVariant::Last)?);
     let mut calls = Vec::new();
     let mut gaps = Vec::new();
     let mut class = None;
@@ -80,36 +77,8 @@ pub fn calibrate(instructions: Option<InstructionSet>, threads: u32, shown: &dyn
     Ok(table)
 }
 
-/// The processor's kernels, with one variant of each request: what is measured must not depend on what has been measured before.
-#[derive(Clone, Copy, Debug)]
-enum Only {
-    First,
-    Last,
-}
-
-impl Library for Only {
-    fn variants(&self, spec: &DeviceSpec, request: &KernelRequest) -> Result<Vec<Variant>> {
-        let mut variants = CpuKernels.variants(spec, request)?;
-        match self {
-            Only::First => variants.truncate(1),
-            Only::Last => drop(variants.drain(..variants.len().saturating_sub(1))),
-        }
-        Ok(variants)
-    }
-
-    fn takes(&self, spec: &DeviceSpec, first: &KernelRequest, second: &KernelRequest) -> bool {
-        CpuKernels.takes(spec, first, second)
-    }
-}
-
-impl CpuLibrary for Only {
-    fn code(&self, spec: &DeviceSpec, call: &KernelCall) -> Result<Prepared> {
-        CpuKernels.code(spec, call)
-    }
-}
-
 /// A device of so many threads that computes with these instructions, by one variant of each request.
-fn devices(instructions: InstructionSet, threads: u32, only: Only) -> Result<Devices> {
+fn devices(instructions: InstructionSet, threads: u32, only: OneVariant) -> Result<Devices> {
     let spec = DeviceSpec { caches: caches(), ..DeviceSpec::cpu(0, None, threads, instructions) };
     let device = CpuDevice::new(spec, CpuPool::new(threads as usize)?, Arc::new(only));
     Devices::with(vec![Arc::new(device) as Arc<dyn Device>], &Options::new())
@@ -147,7 +116,7 @@ mod tests {
     fn every_class_is_measured() {
         let registry = Arc::new(standard_registry());
         for class in Class::ALL {
-            let only = if class == Class::Winograd { Only::Last } else { Only::First };
+            let only = if class == Class::Winograd { OneVariant::Last } else { OneVariant::First };
             let devices = devices(InstructionSet::Baseline, 1, only).unwrap();
             let case = cases().into_iter().find(|case| case.class == class).expect("a graph of each class");
             let mut calls = Vec::new();
