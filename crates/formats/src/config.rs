@@ -187,6 +187,9 @@ graph_options {
     constant_folding: OFF
   }
 }
+experimental {
+  executor_type: "SINGLE_THREADED_EXECUTOR"
+}
 cluster_def {
   job {
     name: "worker"
@@ -195,9 +198,6 @@ cluster_def {
       value: "host:1"
     }
   }
-}
-experimental {
-  executor_type: "SINGLE_THREADED_EXECUTOR"
 }
 "#;
 

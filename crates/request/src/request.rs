@@ -148,11 +148,13 @@ pub enum KernelRequest {
 }
 
 impl KernelRequest {
-    /// The convolution in a request that computes more: its numerics are chosen by it alone, so that they are the same whatever is
+    /// The convolution of floats in a request that computes more: its numerics are chosen by it alone, so that they are the same whatever is
     /// fused into it. None where there is nothing more, and for other requests.
     pub fn bare_convolution(&self) -> Option<KernelRequest> {
         match self {
-            KernelRequest::Anchor { anchor: anchor @ (Anchor::Conv(_) | Anchor::ConvBackpropInput(_)), epilogue, pooling } => {
+            KernelRequest::Anchor { anchor: anchor @ (Anchor::Conv(spec) | Anchor::ConvBackpropInput(spec)), epilogue, pooling }
+                if spec.data_type == DataType::Float =>
+            {
                 let bare = KernelRequest::Anchor { anchor: *anchor, epilogue: None, pooling: None };
                 (epilogue.is_some() || pooling.is_some()).then_some(bare)
             }

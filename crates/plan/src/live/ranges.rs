@@ -4,7 +4,7 @@ use plimsoll_graph::IdVec;
 use plimsoll_graph::id::Id;
 
 use super::{Lane, Ranges};
-use crate::lir::{Home, Lir};
+use crate::lir::{Home, Lir, ValueId, WorkId};
 
 /// When the bytes of a value in an arena are needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,13 +26,17 @@ pub(crate) fn live_ranges(lir: &Lir, lanes: &[Lane]) -> Ranges {
         queue_of[lane.device.index()] = Some(queue);
     }
     let owner_of = |value| queue_of.get(lir.values[value].device.index()).copied().flatten();
+    // A loop of several devices has a place in the queue of the value's device, too.
+    let is_there_too = |id: WorkId, value: ValueId| {
+        let work = &lir.works[id];
+        lir.is_shared(work) && lir.devices(work).any(|device| device == lir.values[value].device)
+    };
     let mut ranges: Ranges = IdVec::filled(None, lir.values.len());
     for (queue, lane) in lanes.iter().enumerate() {
         for (position, id) in lane.works.iter().enumerate() {
             for &output in lir.works[*id].outputs.iter().filter(|output| lir.values[**output].home == Home::Arena) {
                 let owner = owner_of(output).unwrap_or(queue);
-                if owner != queue && lir.devices(&lir.works[*id]).any(|device| device == lir.values[output].device) {
-                    // A loop has a place in the owner's queue, too.
+                if owner != queue && is_there_too(*id, output) {
                     continue;
                 }
                 let first = if owner == queue { position as u32 } else { lane.clocks[position][owner].saturating_sub(1) };
@@ -44,7 +48,7 @@ pub(crate) fn live_ranges(lir: &Lir, lanes: &[Lane]) -> Ranges {
         for (position, id) in lane.works.iter().enumerate() {
             for value in lir.works[*id].reads() {
                 let (Some(mut range), Some(owner)) = (ranges[value], owner_of(value)) else { continue };
-                if owner != queue && lir.devices(&lir.works[*id]).any(|device| device == lir.values[value].device) {
+                if owner != queue && is_there_too(*id, value) {
                     continue;
                 }
                 if owner == queue {
