@@ -134,9 +134,12 @@ pub(crate) fn has_form(spec: &ConvSpec, is_gradient: bool) -> bool {
 }
 
 fn shape(isa: Isa, spec: &ConvSpec, is_gradient: bool) -> Result<Option<Shape>> {
+    if !has_form(spec, is_gradient) {
+        return Ok(None);
+    }
     spec.check()?;
     let [_, rows, columns] = spec.sides();
-    let Some(transforms) = transforms(isa, rows.taps).filter(|_| has_form(spec, is_gradient)) else { return Ok(None) };
+    let Some(transforms) = transforms(isa, rows.taps) else { return Ok(None) };
     let code = code(isa);
     let (terms, channels) = if is_gradient { (spec.out_c, spec.in_c) } else { (spec.in_c, spec.out_c) };
     let side = |axis: Axis| if is_gradient { Side::backward(axis, 0).axis } else { axis };
