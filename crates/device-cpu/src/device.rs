@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use plimsoll_base::{Bytes, Result};
 use plimsoll_device::interpret::Loaded;
-use plimsoll_device::{CpuLibrary, Device, DeviceSpec, Executable, Library, Program, Run, Usage};
-use plimsoll_memory::{Block, Ledger, Loan};
+use plimsoll_device::{CpuLibrary, Device, DeviceSpec, Executable, Library, Program, Run};
+use plimsoll_memory::{Block, Ledger};
 
 use crate::pool::CpuPool;
 use crate::queue;
@@ -33,11 +33,6 @@ impl CpuDevice {
     pub fn with_guards(self) -> CpuDevice {
         CpuDevice { guarded: true, ..self }
     }
-
-    /// The device's line.
-    pub fn ledger(&self) -> &Arc<Ledger> {
-        &self.ledger
-    }
 }
 
 impl Device for CpuDevice {
@@ -56,18 +51,8 @@ impl Device for CpuDevice {
         }
     }
 
-    fn lend(&self, holder: &str) -> Loan {
-        Loan::new(&self.ledger, holder)
-    }
-
-    fn usage(&self) -> Usage {
-        let (in_use, peak) = (self.ledger.in_use(), self.ledger.peak());
-        let (measured, measured_peak) = (self.ledger.mapped(), self.ledger.mapped_peak());
-        Usage { in_use, peak, measured, measured_peak, held: self.ledger.kept() }
-    }
-
-    fn reset_peak(&self) {
-        self.ledger.reset_peak();
+    fn ledger(&self) -> &Arc<Ledger> {
+        &self.ledger
     }
 
     fn load(&self, queue: u32, program: Arc<Program>) -> Result<Box<dyn Executable>> {
@@ -94,8 +79,8 @@ impl Executable for CpuExecutable {
 mod tests {
     use plimsoll_base::Code;
     use plimsoll_cards::Options;
-    use plimsoll_device::InstructionSet;
     use plimsoll_device::conformance::TestKernels;
+    use plimsoll_device::{InstructionSet, Usage};
 
     use super::*;
 

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use plimsoll_base::{Bytes, Error, Result};
 use plimsoll_device::interpret::{Loaded, Streams};
-use plimsoll_device::{CpuLibrary, Device, DeviceSpec, Executable, Library, Program, Run, Usage, Work};
+use plimsoll_device::{CpuLibrary, Device, DeviceSpec, Executable, Library, Program, Work};
 use plimsoll_memory::{Block, Ledger, Loan};
 
 use crate::compute::Compute;
@@ -20,7 +20,7 @@ pub struct SimDevice {
     memory: CardMemory,
     /// The card's own overhead.
     _overhead: Loan,
-    streams: Arc<Streams<CardEngine>>,
+    streams: Streams<CardEngine>,
     lost: Arc<AtomicBool>,
 }
 
@@ -49,11 +49,6 @@ impl SimDevice {
         Ok(SimDevice { spec, library, ledger, memory, _overhead: overhead, streams, lost })
     }
 
-    /// The device's line.
-    pub fn ledger(&self) -> &Arc<Ledger> {
-        &self.ledger
-    }
-
     /// The card falls off the bus, as real ones do: from now on every program fails with UNAVAILABLE.
     pub fn lose(&self) {
         self.lost.store(true, Ordering::Release);
@@ -74,27 +69,8 @@ impl Device for SimDevice {
         Block::new(&self.ledger, &self.memory, bytes, holder)
     }
 
-    fn lend(&self, holder: &str) -> Loan {
-        Loan::new(&self.ledger, holder)
-    }
-
-    fn usage(&self) -> Usage {
-        let (in_use, peak) = (self.ledger.in_use(), self.ledger.peak());
-        let (measured, measured_peak) = (self.ledger.mapped(), self.ledger.mapped_peak());
-        Usage { in_use, peak, measured, measured_peak, held: self.ledger.kept() }
-    }
-
-    fn reach(&self) -> Result<Option<Bytes>> {
-        self.ledger.reach()
-    }
-
-    fn reset_peak(&self) {
-        self.ledger.reset_peak();
-    }
-
-    fn release_unused(&self) {
-        // Where the machine's ledger cannot be used, the bytes come back when the device is closed.
-        let _ = self.ledger.release_unused();
+    fn ledger(&self) -> &Arc<Ledger> {
+        &self.ledger
     }
 
     fn load(&self, queue: u32, program: Arc<Program>) -> Result<Box<dyn Executable>> {
@@ -106,10 +82,6 @@ impl Device for SimDevice {
         let loaded =
             Loaded::new(queue, &program, 1, &self.spec, &*self.library).map_err(|error| error.on_device(self.spec.name.to_string()))?;
         Ok(self.streams.executable(loaded))
-    }
-
-    fn drive(&self, run: &Arc<Run>) {
-        run.wait_over();
     }
 }
 

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use plimsoll_base::{Bytes, Code, Error, Result};
 use plimsoll_device::interpret::{Action, Engine, Loaded, NONE, Step, Streams};
 use plimsoll_device::{
-    Bindings, CpuLibrary, Device, DeviceSpec, Executable, Fault, KernelCall, Library, Prepared, Program, Run, Usage, Variant, Work,
+    Bindings, CpuLibrary, Device, DeviceSpec, Executable, Fault, KernelCall, Library, Prepared, Program, Run, Variant, Work,
 };
-use plimsoll_memory::{Address, Block, Faults, Ledger, Loan};
+use plimsoll_memory::{Address, Block, Faults, Ledger};
 use plimsoll_request::KernelRequest;
 
 use crate::disk::Disk;
@@ -20,7 +20,7 @@ pub struct SpillDevice {
     spec: DeviceSpec,
     ledger: Arc<Ledger>,
     memory: SpillMemory,
-    streams: Arc<Streams<FileEngine>>,
+    streams: Streams<FileEngine>,
 }
 
 impl SpillDevice {
@@ -69,18 +69,8 @@ impl Device for SpillDevice {
         Block::new(&self.ledger, &self.memory, bytes, holder)
     }
 
-    fn lend(&self, holder: &str) -> Loan {
-        Loan::new(&self.ledger, holder)
-    }
-
-    fn usage(&self) -> Usage {
-        let (in_use, peak) = (self.ledger.in_use(), self.ledger.peak());
-        let (measured, measured_peak) = (self.ledger.mapped(), self.ledger.mapped_peak());
-        Usage { in_use, peak, measured, measured_peak, held: self.ledger.kept() }
-    }
-
-    fn reset_peak(&self) {
-        self.ledger.reset_peak();
+    fn ledger(&self) -> &Arc<Ledger> {
+        &self.ledger
     }
 
     fn load(&self, queue: u32, program: Arc<Program>) -> Result<Box<dyn Executable>> {
@@ -89,10 +79,6 @@ impl Device for SpillDevice {
             return Err(on_device(Error::unimplemented(format!("{} is no copy, and a file only copies", command.label))));
         }
         Ok(self.streams.executable(Loaded::new(queue, &program, 1, &self.spec, &NoKernels).map_err(on_device)?))
-    }
-
-    fn drive(&self, run: &Arc<Run>) {
-        run.wait_over();
     }
 }
 

@@ -18,6 +18,7 @@ mod rounds;
 mod run;
 mod seam;
 mod spec;
+mod threads;
 mod trace;
 
 pub use account::Offsets;
@@ -31,4 +32,5 @@ pub use rounds::{Awaited, Round, Rounds};
 pub use run::{Bindings, Failure, Outside, Progress, Run};
 pub use seam::{Device, Executable, Usage};
 pub use spec::{CardPart, DeviceKind, DeviceSpec, InstructionSet, ModelledLink};
+pub use threads::Threads;
 pub use trace::Trace;

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use plimsoll_base::{Bytes, Result};
-use plimsoll_memory::{Block, Loan};
+use plimsoll_memory::{Block, Ledger, Loan};
 
 use crate::{DeviceSpec, Library, Program, Run};
 
@@ -28,11 +28,25 @@ pub trait Device: Send + Sync {
     /// RESOURCE_EXHAUSTED naming device, bytes asked, in use and allowed, and the holders.
     fn allocate(&self, bytes: Bytes, holder: &str) -> Result<Block>;
 
+    /// The account of its bytes, with its line.
+    fn ledger(&self) -> &Arc<Ledger>;
+
     /// A loan of no bytes yet in the name of `holder`: for memory that others own and this device's kernels use.
-    fn lend(&self, holder: &str) -> Loan;
+    fn lend(&self, holder: &str) -> Loan {
+        Loan::new(self.ledger(), holder)
+    }
 
     /// The bytes reserved and mapped now, and the most since the peak was last reset.
-    fn usage(&self) -> Usage;
+    fn usage(&self) -> Usage {
+        let ledger = self.ledger();
+        Usage {
+            in_use: ledger.in_use(),
+            peak: ledger.peak(),
+            measured: ledger.mapped(),
+            measured_peak: ledger.mapped_peak(),
+            held: ledger.kept(),
+        }
+    }
 
     /// The most that could be in use here as things are: the line, less the bytes of the card that other programs hold. None where
     /// there is no line.
@@ -40,14 +54,19 @@ pub trait Device: Send + Sync {
     /// # Errors
     /// The error that prevents an answer.
     fn reach(&self) -> Result<Option<Bytes>> {
-        Ok(self.spec().memory_limit)
+        self.ledger().reach()
     }
 
     /// Forgets the peaks: they become the present use.
-    fn reset_peak(&self);
+    fn reset_peak(&self) {
+        self.ledger().reset_peak();
+    }
 
     /// Gives back to the machine bytes that are reserved there and not in use here, where the device can get them again.
-    fn release_unused(&self) {}
+    fn release_unused(&self) {
+        // Where the machine's ledger cannot be used, the bytes come back when the device is closed.
+        let _ = self.ledger().release_unused();
+    }
 
     /// Prepares queue `queue` of a plan.
     ///
@@ -58,7 +77,9 @@ pub trait Device: Send + Sync {
     /// Lends the calling thread to the device until `run` is over. Every queue of the run that computes on this device, or on a
     /// device that shares its threads, advances. Devices that compute elsewhere merely wait. Called once for each run, after all
     /// its queues were submitted, on one of the devices that take part; on a processor, if there is one.
-    fn drive(&self, run: &Arc<Run>);
+    fn drive(&self, run: &Arc<Run>) {
+        run.wait_over();
+    }
 }
 
 /// How much of a device is in use. Reservations and mappings are counted apart from each other.

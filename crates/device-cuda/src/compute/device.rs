@@ -3,15 +3,14 @@
 use std::sync::Arc;
 
 use plimsoll_base::{Bytes, Error, Result};
-use plimsoll_device::{Device, DeviceSpec, Executable, Library, Program, Run, Usage, Work};
-use plimsoll_memory::{Block, Ledger, Loan};
+use plimsoll_device::{Device, DeviceSpec, Executable, Library, Program, Threads, Work};
+use plimsoll_memory::{Block, Ledger};
 
 use super::card::CudaCard;
 use super::executable::{CudaExecutable, Job, perform};
 use super::loaded::Loaded;
 use super::memory::CudaMemory;
 use super::queue::Shared;
-use super::threads::Threads;
 use super::words::Words;
 use crate::driver::Stream;
 use crate::source::{ALIGNMENT, CudaSource};
@@ -54,16 +53,11 @@ impl CudaDevice {
         }
         let memory = CudaMemory::new(&context, &ledger);
         let shared = Arc::new(Shared { context, stream, words });
-        let threads = Threads::new({
+        let threads = Threads::new("plimsoll-cuda", {
             let shared = shared.clone();
             move |job| perform(&shared, job)
         });
         Ok(CudaDevice { spec, library, ledger, memory, threads, shared, card: card.clone() })
-    }
-
-    /// The device's line.
-    pub fn ledger(&self) -> &Arc<Ledger> {
-        &self.ledger
     }
 }
 
@@ -81,27 +75,8 @@ impl Device for CudaDevice {
         Block::new(&self.ledger, &self.memory, bytes, holder)
     }
 
-    fn lend(&self, holder: &str) -> Loan {
-        Loan::new(&self.ledger, holder)
-    }
-
-    fn usage(&self) -> Usage {
-        let (in_use, peak) = (self.ledger.in_use(), self.ledger.peak());
-        let (measured, measured_peak) = (self.ledger.mapped(), self.ledger.mapped_peak());
-        Usage { in_use, peak, measured, measured_peak, held: self.ledger.kept() }
-    }
-
-    fn reach(&self) -> Result<Option<Bytes>> {
-        self.ledger.reach()
-    }
-
-    fn reset_peak(&self) {
-        self.ledger.reset_peak();
-    }
-
-    fn release_unused(&self) {
-        // Where the machine's ledger cannot be used, the bytes come back when the device is closed.
-        let _ = self.ledger.release_unused();
+    fn ledger(&self) -> &Arc<Ledger> {
+        &self.ledger
     }
 
     fn load(&self, queue: u32, program: Arc<Program>) -> Result<Box<dyn Executable>> {
@@ -112,10 +87,6 @@ impl Device for CudaDevice {
         }
         let loaded = Loaded::new(&self.card, queue, &program, &self.spec, &*self.library).map_err(named)?;
         Ok(Box::new(CudaExecutable { loaded: Arc::new(loaded), shared: self.shared.clone(), threads: self.threads.clone() }))
-    }
-
-    fn drive(&self, run: &Arc<Run>) {
-        run.wait_over();
     }
 }
 

@@ -4,12 +4,11 @@ use std::cell::UnsafeCell;
 use std::sync::Arc;
 
 use plimsoll_base::Code;
-use plimsoll_device::{Executable, Failure, Fault, Run};
+use plimsoll_device::{Executable, Failure, Fault, Run, Threads};
 
 use super::loaded::Loaded;
 use super::memory::LOST;
 use super::queue::{self, Kept, Shared};
-use super::threads::Threads;
 
 /// A program prepared for the device's stream.
 pub(super) struct CudaExecutable {

@@ -10,7 +10,6 @@ mod executable;
 mod loaded;
 mod memory;
 mod queue;
-mod threads;
 mod words;
 
 pub use card::CudaCard;

@@ -1,15 +1,14 @@
-//! The threads of a device that computes apart from its callers: one for each run that is under way. What a command does, and whether
-//! several may at once, is the device's.
+//! Programs on the threads of a device that computes apart from its callers. What a command does, and whether several may at once, is
+//! the device's.
 
 use std::cell::UnsafeCell;
-use std::collections::VecDeque;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use plimsoll_base::Code;
 use plimsoll_memory::Address;
 
 use super::{Bound, Loaded, Step, is_wanted, next};
-use crate::{Bindings, Executable, Failure, Fault, Run};
+use crate::{Bindings, Executable, Failure, Fault, Run, Threads};
 
 /// How a device runs the commands of its queues.
 pub trait Engine: Send + Sync + 'static {
@@ -36,20 +35,10 @@ pub trait Engine: Send + Sync + 'static {
     unsafe fn execute(&self, loaded: &Loaded, run: &Run, pointers: &[*mut u8], step: &Step) -> Result<(), Fault>;
 }
 
-/// A device's threads, made when they are needed and kept until it closes.
+/// The programs of a device that has threads of its own.
 pub struct Streams<E> {
-    engine: E,
-    state: Mutex<State>,
-    arrived: Condvar,
-}
-
-#[derive(Default)]
-struct State {
-    jobs: VecDeque<Job>,
-    /// Threads that wait for a job.
-    idle: usize,
-    threads: Vec<std::thread::JoinHandle<()>>,
-    closed: bool,
+    engine: Arc<E>,
+    threads: Arc<Threads<Job>>,
 }
 
 /// A queue of a run to be run.
@@ -70,8 +59,13 @@ unsafe impl Sync for Addresses {}
 
 impl<E: Engine> Streams<E> {
     /// Without threads yet.
-    pub fn new(engine: E) -> Arc<Streams<E>> {
-        Arc::new(Streams { engine, state: Mutex::default(), arrived: Condvar::new() })
+    pub fn new(engine: E) -> Streams<E> {
+        let engine = Arc::new(engine);
+        let threads = Threads::new(E::THREAD, {
+            let engine = engine.clone();
+            move |job| run(&*engine, &job)
+        });
+        Streams { engine, threads }
     }
 
     /// How the device runs commands.
@@ -80,136 +74,91 @@ impl<E: Engine> Streams<E> {
     }
 
     /// A program that runs on these threads.
-    pub fn executable(self: &Arc<Streams<E>>, loaded: Loaded) -> Box<dyn Executable> {
-        Box::new(OnStreams { loaded: Arc::new(loaded), streams: self.clone() })
+    pub fn executable(&self, loaded: Loaded) -> Box<dyn Executable> {
+        Box::new(OnStreams { loaded: Arc::new(loaded), engine: self.engine.clone(), threads: self.threads.clone() })
     }
 
     /// Ends the threads once they have done their jobs.
     pub fn close(&self) {
-        let mut state = self.state();
-        state.closed = true;
-        let threads = std::mem::take(&mut state.threads);
-        drop(state);
-        self.arrived.notify_all();
-        threads.into_iter().for_each(|thread| drop(thread.join()));
+        self.threads.close();
     }
+}
 
-    /// Hands a job to a thread. Allocates only where there are more runs under way than ever before.
-    fn push(self: &Arc<Streams<E>>, job: Job) -> Result<(), Fault> {
-        let internal = |message| Err(Fault { code: Code::Internal, message, numbers: [0, 0] });
-        if let Some(obstacle) = self.engine.obstacle() {
-            return Err(obstacle);
+fn run<E: Engine>(engine: &E, job: &Job) {
+    let (loaded, run) = (&job.loaded, &*job.run);
+    let kept = run.kept_or(loaded.queue, || Addresses { loaded: loaded.clone(), bound: UnsafeCell::default() });
+    match kept.filter(|kept| Arc::ptr_eq(&kept.loaded, loaded)) {
+        None => {
+            let fault = Fault { code: Code::Internal, message: "the run was made for another program", numbers: [0, 0] };
+            run.fail(Failure { queue: loaded.queue, command: 0, fault });
         }
-        if !job.loaded.fits(&job.run) {
-            return internal("the run does not have the queues and blocks that the program names");
-        }
-        let mut state = self.state();
-        if state.closed {
-            return internal("the device is closed");
-        }
-        state.jobs.push_back(job);
-        if state.idle < state.jobs.len() {
-            let streams = self.clone();
-            let thread = std::thread::Builder::new().name(E::THREAD.to_string()).spawn(move || streams.work());
-            match thread {
-                Ok(thread) => state.threads.push(thread),
-                // The present threads may wait for the results of this job.
-                Err(_) => {
-                    state.jobs.pop_back();
-                    return internal("the system has no thread for the device");
-                }
+        Some(addresses) => {
+            // SAFETY: see `Addresses`.
+            let (bound, refused) = unsafe { &mut *addresses.bound.get() };
+            if bound.bind(loaded, &run.bindings, |address| engine.reach(address)) {
+                *refused = engine.refuse(loaded, &run.bindings);
             }
-        }
-        drop(state);
-        self.arrived.notify_one();
-        Ok(())
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn work(&self) {
-        let mut state = self.state();
-        loop {
-            if let Some(job) = state.jobs.pop_front() {
-                drop(state);
-                self.run(&job);
-                // A run is handed back only when no thread has it any more.
-                drop(job);
-                state = self.state();
-                continue;
+            match *refused {
+                Some((command, fault)) => run.fail(Failure { queue: loaded.queue, command, fault }),
+                None => steps(engine, loaded, run, bound),
             }
-            if state.closed {
-                return;
-            }
-            state.idle += 1;
-            state = self.arrived.wait(state).unwrap_or_else(PoisonError::into_inner);
-            state.idle -= 1;
         }
     }
+    run.queue_ended();
+}
 
-    fn run(&self, job: &Job) {
-        let (loaded, run) = (&job.loaded, &*job.run);
-        let kept = run.kept_or(loaded.queue, || Addresses { loaded: loaded.clone(), bound: UnsafeCell::default() });
-        match kept.filter(|kept| Arc::ptr_eq(&kept.loaded, loaded)) {
-            None => {
-                let fault = Fault { code: Code::Internal, message: "the run was made for another program", numbers: [0, 0] };
-                run.fail(Failure { queue: loaded.queue, command: 0, fault });
-            }
-            Some(addresses) => {
-                // SAFETY: see `Addresses`.
-                let (bound, refused) = unsafe { &mut *addresses.bound.get() };
-                if bound.bind(loaded, &run.bindings, |address| self.engine.reach(address)) {
-                    *refused = self.engine.refuse(loaded, &run.bindings);
-                }
-                match *refused {
-                    Some((command, fault)) => run.fail(Failure { queue: loaded.queue, command, fault }),
-                    None => self.steps(loaded, run, bound),
-                }
-            }
+fn steps<E: Engine>(engine: &E, loaded: &Loaded, run: &Run, bound: &Bound) {
+    let mut number = 0u32;
+    while let Some(step) = loaded.steps.get(number as usize) {
+        wait_for(loaded, run, step);
+        if run.has_failed() {
+            return;
         }
-        run.queue_ended();
-    }
-
-    fn steps(&self, loaded: &Loaded, run: &Run, bound: &Bound) {
-        let mut number = 0u32;
-        while let Some(step) = loaded.steps.get(number as usize) {
-            wait_for(loaded, run, step);
-            if run.has_failed() {
-                return;
-            }
-            let since = run.begins();
-            let start = run.trace.as_ref().map(|trace| (trace, trace.now()));
-            // SAFETY: the pointers are those of this run, which is under way; the step's waits are over, and no other thread has
-            // this queue.
-            let (wanted, done, behind) = unsafe {
-                let wanted = is_wanted(bound.pointers(), step);
-                let done = if wanted { self.engine.execute(loaded, run, bound.pointers(), step) } else { Ok(()) };
-                (wanted, done, next(bound.pointers(), step, number, wanted))
-            };
-            run.was_busy(loaded.queue, since);
-            if let Err(fault) = done {
-                return run.fail(Failure { queue: loaded.queue, command: number, fault });
-            }
-            if let Some((trace, start)) = start.filter(|_| wanted) {
-                trace.record(loaded.queue, number, start);
-            }
-            number = behind;
-            run.advance_round(loaded.queue, step.round, number);
+        let since = run.begins();
+        let start = run.trace.as_ref().map(|trace| (trace, trace.now()));
+        // SAFETY: the pointers are those of this run, which is under way; the step's waits are over, and no other thread has
+        // this queue.
+        let (wanted, done, behind) = unsafe {
+            let wanted = is_wanted(bound.pointers(), step);
+            let done = if wanted { engine.execute(loaded, run, bound.pointers(), step) } else { Ok(()) };
+            (wanted, done, next(bound.pointers(), step, number, wanted))
+        };
+        run.was_busy(loaded.queue, since);
+        if let Err(fault) = done {
+            return run.fail(Failure { queue: loaded.queue, command: number, fault });
         }
+        if let Some((trace, start)) = start.filter(|_| wanted) {
+            trace.record(loaded.queue, number, start);
+        }
+        number = behind;
+        run.advance_round(loaded.queue, step.round, number);
     }
 }
 
 /// A program prepared for a device's threads.
 struct OnStreams<E> {
     loaded: Arc<Loaded>,
-    streams: Arc<Streams<E>>,
+    engine: Arc<E>,
+    threads: Arc<Threads<Job>>,
+}
+
+impl<E: Engine> OnStreams<E> {
+    /// Hands the run to a thread.
+    fn start(&self, run: &Arc<Run>) -> Result<(), Fault> {
+        let internal = |message| Fault { code: Code::Internal, message, numbers: [0, 0] };
+        if let Some(obstacle) = self.engine.obstacle() {
+            return Err(obstacle);
+        }
+        if !self.loaded.fits(run) {
+            return Err(internal("the run does not have the queues and blocks that the program names"));
+        }
+        self.threads.push(Job { loaded: self.loaded.clone(), run: run.clone() }).map_err(internal)
+    }
 }
 
 impl<E: Engine> Executable for OnStreams<E> {
     fn submit(&self, run: &Arc<Run>) {
-        if let Err(fault) = self.streams.push(Job { loaded: self.loaded.clone(), run: run.clone() }) {
+        if let Err(fault) = self.start(run) {
             run.fail(Failure { queue: self.loaded.queue, command: 0, fault });
             run.queue_ended();
         }

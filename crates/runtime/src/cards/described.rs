@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use plimsoll_base::{Bytes, Error, Result};
 use plimsoll_cards::{DescribedCard, Division, Environment, LogicalDevice, MachineDescription, Options, PhysicalDevice, resolve};
-use plimsoll_device::{Device, DeviceKind, DeviceSpec, Executable, Library, Program, Run, Usage};
+use plimsoll_device::{Device, DeviceKind, DeviceSpec, Executable, Library, Program};
 use plimsoll_device_cuda::{CudaDevice, CudaLibrary};
 use plimsoll_device_spill::NoKernels;
 use plimsoll_kernels::CpuKernels;
-use plimsoll_memory::{Block, Ledger, Loan};
+use plimsoll_memory::{Block, Ledger};
 
 use crate::Devices;
 
@@ -46,21 +46,13 @@ impl Device for DescribedDevice {
         Err(self.absent(&format!("it has no memory for {holder}")))
     }
 
-    fn lend(&self, holder: &str) -> Loan {
-        Loan::new(&self.ledger, holder)
+    fn ledger(&self) -> &Arc<Ledger> {
+        &self.ledger
     }
-
-    fn usage(&self) -> Usage {
-        Usage::default()
-    }
-
-    fn reset_peak(&self) {}
 
     fn load(&self, _: u32, _: Arc<Program>) -> Result<Box<dyn Executable>> {
         Err(self.absent("it runs nothing"))
     }
-
-    fn drive(&self, _: &Arc<Run>) {}
 }
 
 /// The logical devices that the options make of a described machine, and the division that has them.

@@ -1,12 +1,14 @@
-//! The host's threads of a device: one for each run that is under way, made when they are needed and kept until the device closes.
+//! Threads of a device that computes apart from its callers: one for each run that is under way, made when they are needed and kept
+//! until the device closes.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 /// Threads that take jobs. A job may wait for another one of the device, so every job has a thread at once.
-pub(super) struct Threads<J> {
+pub struct Threads<J> {
     state: Mutex<State<J>>,
     arrived: Condvar,
+    name: &'static str,
     act: Box<dyn Fn(J) + Send + Sync>,
 }
 
@@ -19,10 +21,10 @@ struct State<J> {
 }
 
 impl<J: Send + 'static> Threads<J> {
-    /// None yet; each will do this with its jobs.
-    pub fn new(act: impl Fn(J) + Send + Sync + 'static) -> Arc<Threads<J>> {
+    /// None yet; each will have this name, and do this with its jobs.
+    pub fn new(name: &'static str, act: impl Fn(J) + Send + Sync + 'static) -> Arc<Threads<J>> {
         let state = State { jobs: VecDeque::new(), idle: 0, threads: Vec::new(), closed: false };
-        Arc::new(Threads { state: Mutex::new(state), arrived: Condvar::new(), act: Box::new(act) })
+        Arc::new(Threads { state: Mutex::new(state), arrived: Condvar::new(), name, act: Box::new(act) })
     }
 
     /// Hands a job to a thread. Allocates only where there are more jobs under way than ever before.
@@ -37,7 +39,7 @@ impl<J: Send + 'static> Threads<J> {
         state.jobs.push_back(job);
         if state.idle < state.jobs.len() {
             let threads = self.clone();
-            match std::thread::Builder::new().name("plimsoll-cuda".to_string()).spawn(move || threads.work()) {
+            match std::thread::Builder::new().name(self.name.to_string()).spawn(move || threads.work()) {
                 Ok(thread) => state.threads.push(thread),
                 Err(_) => {
                     state.jobs.pop_back();
