@@ -76,7 +76,7 @@ pub(super) fn unary_f32(op: UnaryOp, isa: Isa) -> Option<StepFn> {
         UnaryOp::Tanh => op1!(isa, f32 => f32, heavy 4, |x| math::tanh::<FMA>(x)),
         UnaryOp::Sigmoid => op1!(isa, f32 => f32, heavy 4, |x| math::sigmoid::<FMA>(x)),
         UnaryOp::Erf => op1!(isa, f32 => f32, heavy 4, |x| math::erf::<FMA>(x)),
-        UnaryOp::Erfc => op1!(isa, f32 => f32, 0, |x| libm::erfc(f64::from(x)) as f32),
+        UnaryOp::Erfc => op1!(isa, f32 => f32, heavy 4, |x| math::erfc::<FMA>(x)),
         UnaryOp::Floor => op1!(isa, f32 => f32, 4, |x| x.floor()),
         UnaryOp::Ceil => op1!(isa, f32 => f32, 4, |x| x.ceil()),
         UnaryOp::Rint => op1!(isa, f32 => f32, 4, |x| x.round_ties_even()),
