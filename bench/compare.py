@@ -102,6 +102,7 @@ class Result:
         flags = ["--intra-op", str(threads), "--device-count", f"CPU={devices}", "--json", *options]
         settings = [(1, 1), (2, 1)] + ([(1, 2), (2, 2)] if devices > 1 else [])
         theirs = [tensorflow(folder, threads, inter, cpus) for inter, cpus in settings]
+        self.load = os.getloadavg()[0]
         self.torch = torch and Side("PyTorch", [torch, TORCH, "serve", os.path.basename(folder), str(threads)])
         self.versions = theirs[0].versions
         fastest = min(side.round(3, warm=WARM_UP) for side in theirs)
@@ -246,9 +247,12 @@ def by_processor(results, kept):
     median = statistics.median
     for name, result in results.items():
         times = f"{milliseconds(median(result.ours))} | {milliseconds(median(result.theirs))} | {median(result.ratios):.2f} | {result.cpu_ratio:.2f} | {result.beside_torch()}"
-        rows.append(f"| {name_of} | {name} | {times} | {os.getloadavg()[0]:.1f} |")
+        rows.append(f"| {name_of} | {name} | {times} | {result.load:.1f} |")
     head = "| processor | work | Plimsoll | TensorFlow | ratio | of user time | beside PyTorch | load |\n|---|---|---|---|---|---|---|---|\n"
-    text = "\nEach run of `python bench/compare.py` writes the rows of its processor anew and keeps the others.\n\n"
+    text = (
+        "\nEach run of `python bench/compare.py` writes the rows of its processor anew and keeps the others; `--rows` writes nothing else.\n"
+        "Where the load is above the number of cores, times and their ratio say little; the ratio of user time is less disturbed.\n\n"
+    )
     return BY_PROCESSOR + text + head + "\n".join(sorted(rows)) + "\n"
 
 
@@ -268,6 +272,9 @@ def main():
     shown = ["PYTHON" if before == "--torch" else word for before, word in zip(sys.argv, sys.argv[1:])]
     args.line = " ".join(["python bench/compare.py", *shown])
     args.load = os.getloadavg()[0]
+    if args.torch and args.load > len(os.sched_getaffinity(0)):
+        print(f"load {args.load:.1f}: PyTorch is not measured, since its threads spin while they wait for others", file=sys.stderr)
+        args.torch = None
     args.real_time = os.sched_getscheduler(0) != os.SCHED_OTHER
     if args.cases:
         for case in args.cases:
