@@ -8,7 +8,7 @@ use plimsoll_base::{Bytes, Code, DataType};
 use plimsoll_cards::Options;
 use plimsoll_device::DeviceKind;
 use plimsoll_graph::id::Id;
-use plimsoll_graph::{AttrValue, Graph, HostTensor, PartialShape, Shape};
+use plimsoll_graph::{AttrValue, Graph, HostTensor, NodeId, Output, PartialShape, Shape};
 use plimsoll_kernels::CpuKernels;
 use plimsoll_ops::builder::optimizer::{GradientDescent, Optimizer};
 use plimsoll_ops::builder::{Initializer, Variable, VariableKind};
@@ -130,6 +130,94 @@ fn towers_that_ask_for_nothing_are_spread_over_the_cards() {
     peaks_are_those_of(&devices, &fitted);
     let processor = Devices::open(&Options::new().intra_op(2)).unwrap();
     assert_eq!(got, train(&open(&processor, &graph), count));
+}
+
+/// As [`towers`], where one batch is divided. Towers ask for a card each if `asks`; variables and averages for the processor then.
+fn divided(towers: usize, layers: usize, asks: bool) -> Graph {
+    let mut b = GraphBuilder::new(registry());
+    b.set_variable_kind(VariableKind::Resource);
+    let device = |device: String| if asks { device } else { String::new() };
+    let weights: Vec<Variable> = b.device(&device("/cpu:0".into()), |b| {
+        let elements: Vec<f32> = (0..WIDTH * WIDTH).map(|i| (i % 23) as f32 / 230.0 - 0.05).collect();
+        let first = Initializer::Value(HostTensor::from_slice([WIDTH, WIDTH], &elements).unwrap());
+        (0..layers).map(|layer| b.get_variable(&format!("w{layer}"), DataType::Float, [WIDTH, WIDTH], &first).unwrap()).collect()
+    });
+    let parts = b.device(&device("/cpu:0".into()), |b| {
+        let shape = PartialShape(Some(vec![None, Some(WIDTH)]));
+        let x = b.placeholder("x", DataType::Float, shape).build().unwrap();
+        let axis = b.scalar(0i32).unwrap();
+        b.op("Split").inputs([axis, x]).attr("num_split", AttrValue::Int(towers as i64)).build_node().unwrap()
+    });
+    let mut gradients: Vec<Vec<Output>> = vec![Vec::new(); layers];
+    for tower in 0..towers {
+        b.device(&device(format!("/gpu:{tower}")), |b| {
+            let mut value = Output { node: parts, index: tower as u32 };
+            let mut reads = Vec::new();
+            for weights in &weights {
+                reads.push(b.read(weights).unwrap());
+                let product = b.matmul(value, reads[reads.len() - 1]).build().unwrap();
+                value = b.op("Tanh").input(product).build().unwrap();
+            }
+            let loss = b.reduce_mean(value, None).build().unwrap();
+            let own = b.gradients(&[loss], &reads).unwrap();
+            gradients.iter_mut().zip(own).for_each(|(all, gradient)| all.push(gradient.unwrap()));
+        });
+    }
+    let updates: Vec<NodeId> = b.device(&device("/cpu:0".into()), |b| {
+        let mut update = |(weights, gradients): (&Variable, &Vec<Output>)| {
+            let sum = b.op("AddN").inputs(gradients.iter().copied()).build().unwrap();
+            let rate = b.scalar(0.5f32).unwrap();
+            b.op("ResourceApplyGradientDescent").inputs([weights.handle, rate, sum]).build_node().unwrap()
+        };
+        weights.iter().zip(&gradients).map(&mut update).collect()
+    });
+    b.op("NoOp").name("train").controls(updates).build_node().unwrap();
+    b.finish()
+}
+
+#[test]
+fn towers_of_a_divided_batch_are_found() {
+    for towers in [4, 6] {
+        let devices = Devices::open(&Options::new().intra_op(2).sim_gpus("4x1GiB,speed=1")).unwrap();
+        let x = Feed { tensor: "x".into(), data_type: DataType::Float, shape: Shape::from([BATCH * towers, WIDTH]), value: None };
+        let step = Signature { feeds: vec![x], targets: vec!["train".into()], ..Signature::default() };
+        let auto = |asks| {
+            let session = open(&devices, &divided(towers as usize, 8, asks && towers == 4));
+            session.auto(std::slice::from_ref(&step), &[], Objective::Latency).unwrap()
+        };
+        let (free, asked) = (auto(false), auto(true));
+        let chosen = free.tried.last().unwrap().seconds;
+        let one = seconds(&free, |how| *how == How::TensorFlow);
+        assert!(chosen < 0.55 * one, "{towers} towers: {chosen} of {one}");
+        if towers == 4 {
+            let written = seconds(&asked, |how| *how == How::TensorFlow);
+            assert!(chosen <= 1.03 * written, "{chosen}, as written {written}");
+        }
+        assert!(free.footprint.needs()[1..].iter().all(|need| need.peak > Bytes::ZERO), "{:?}", free.tried);
+    }
+}
+
+#[test]
+fn a_card_that_is_too_small_computes_again_where_that_is_faster_than_the_processor() {
+    let graph = towers(1, 24);
+    let card = |limit: u64| {
+        let devices = Devices::open(&Options::new().intra_op(2).sim_gpus("1x1GiB,speed=1").limit("GPU:0", &limit.to_string())).unwrap();
+        let fitted = open(&devices, &graph).auto(&runs(1), &[], Objective::Latency).unwrap();
+        (devices, fitted)
+    };
+    let (_, free) = card(1 << 30);
+    let need = free.footprint.needs()[1].peak.0;
+    let (devices, fitted) = card(need * 3 / 4);
+    let chosen = fitted.tried.last().unwrap();
+    assert!(chosen.is_fitted, "{:?}", fitted.tried);
+    // With a part of it on the processor it would fit as it is.
+    let as_it_is =
+        fitted.tried.iter().filter(|tried| tried.fits() && !tried.is_fitted).map(|tried| tried.seconds).fold(f64::INFINITY, f64::min);
+    assert!(as_it_is.is_finite() && chosen.seconds < as_it_is, "{:?}", fitted.tried);
+    let session = open(&devices, &graph);
+    let got = train(&session.with_placement(fitted.placement.clone()).unwrap(), 1);
+    assert!(devices.report()[1].peak.0 <= need * 3 / 4);
+    assert_eq!(got, train(&open(&Devices::open(&Options::new().intra_op(2)).unwrap(), &graph), 1));
 }
 
 #[test]

@@ -11,6 +11,7 @@ mod parts;
 mod problem;
 mod queues;
 mod reasons;
+mod replicas;
 mod search;
 
 use plimsoll_base::{Bytes, Error, Result};
@@ -29,6 +30,9 @@ use crate::place::{Placement, Why, place};
 
 /// Of placements whose steps take no more than so many times the least, the one that moves the fewest bytes is taken.
 const NEAR: f64 = 1.02;
+
+/// How many placements are made to fit where others fit as they are.
+const SQUEEZED: usize = 2;
 
 /// How often lines are made tighter.
 const ROUNDS: usize = 4;
@@ -53,9 +57,9 @@ pub fn auto(request: &PlaceRequest<'_>, objective: Objective) -> Result<Fitted> 
         for joins in [Joins::Fused, Joins::Nothing] {
             let plan = plan_request(request, &wholes.of[0].1, run, &lines);
             if let Ok(problem) = Problem::new(request, &wholes, &plan, joins) {
-                trials.search(&wholes, &problem, &tensorflow);
-                // A large run has one paper.
-                let is_large = problem.works.len() > search::LARGE;
+                let has_replicas = trials.search(&wholes, &problem, &tensorflow);
+                // A large run has one paper. Of replicas both are cheap: what they begin with is good.
+                let is_large = problem.works.len() > search::LARGE && !has_replicas;
                 paper = Some(problem);
                 if is_large {
                     break;
@@ -129,15 +133,19 @@ impl Trials<'_, '_> {
     }
 
     /// Looks for the best assignment, and plans with it; once more under tighter lines where that takes more than the paper said.
-    fn search(&mut self, wholes: &Wholes, problem: &Problem, tensorflow: &Placement) {
+    /// Whether the run has replicas.
+    fn search(&mut self, wholes: &Wholes, problem: &Problem, tensorflow: &Placement) -> bool {
         let mut search = Search::new(problem, self.request.devices, self.objective);
         let starts = std::iter::once(tensorflow).chain(wholes.of.iter().map(|(_, placement)| placement));
         let starts: Vec<Vec<Device>> = starts.map(|placement| assignment(problem, wholes, placement)).collect();
         for _ in 0..ROUNDS {
-            let best = search.best(&starts);
-            let placement = placement(self.request, wholes, problem, &best);
             let devices = self.request.devices;
-            let Some(tried) = self.attempt(placement, How::Auto).filter(|tried| !tried.fits()) else { break };
+            let mut last = None;
+            for best in search.best(&starts) {
+                let placement = placement(self.request, wholes, problem, &best);
+                last = self.attempt(placement, How::Auto).cloned();
+            }
+            let Some(tried) = last.filter(|tried| !tried.fits()) else { break };
             let over = |device: usize| {
                 let name = devices[device].name.short();
                 let need = tried.needs.iter().find(|(short, ..)| *short == name);
@@ -146,6 +154,7 @@ impl Trials<'_, '_> {
             let over: Vec<Bytes> = (0..devices.len()).map(over).collect();
             search.tighten(&over);
         }
+        search.has_replicas()
     }
 
     /// The fastest that fits, of several that are nearly as fast the one that moves least; else the same of those that can be made to
@@ -157,11 +166,11 @@ impl Trials<'_, '_> {
         let fits = |fitted: &Fitted| fitted.tried.last().is_some_and(Tried::fits);
         if !self.fitted.iter().any(fits) {
             self.first_fit();
-            if !self.fitted.iter().any(fits) && self.request.fit {
-                self.squeeze();
-            }
         }
-        let time = |index: &usize| self.fitted[*index].tried.last().map_or(f64::INFINITY, |tried| tried.rate(self.objective));
+        if self.request.fit {
+            self.squeeze();
+        }
+        let time = |index: &usize| self.time(*index);
         let moved = |index: &usize| self.fitted[*index].tried.last().map_or(Bytes::ZERO, |tried| tried.moved);
         let fitting: Vec<usize> = (0..self.fitted.len()).filter(|index| fits(&self.fitted[*index])).collect();
         let least = fitting.iter().map(time).fold(f64::INFINITY, f64::min);
@@ -175,14 +184,29 @@ impl Trials<'_, '_> {
         Ok(Fitted { tried, ..chosen })
     }
 
-    /// Has the plans of each placement made to fit: where that is not enough, its shortfall is the true one.
+    /// What is to be small, of an attempt.
+    fn time(&self, index: usize) -> f64 {
+        self.fitted[index].tried.last().map_or(f64::INFINITY, |tried| tried.rate(self.objective))
+    }
+
+    /// Has plans made to fit that would be faster than those that fit as they are: the fastest of them. Where none fits, all of them: where
+    /// that is not enough, their shortfall is the true one.
     fn squeeze(&mut self) {
+        let fits = |index: &usize| self.fitted[*index].tried.last().is_some_and(Tried::fits);
+        let (fitting, mut over): (Vec<usize>, Vec<usize>) = (0..self.fitted.len()).partition(fits);
+        if !fitting.is_empty() {
+            let least = fitting.iter().map(|index| self.time(*index)).fold(f64::INFINITY, f64::min);
+            over.retain(|index| self.time(*index) < least);
+            over.sort_by(|one, other| self.time(*one).total_cmp(&self.time(*other)));
+            over.truncate(SQUEEZED);
+        }
         let most = (0..self.request.devices.len()).map(|device| self.request.left(device)).collect();
         let lines = Lines { most, ..Lines::default() };
-        for fitted in &mut self.fitted {
+        for index in over {
+            let fitted = &self.fitted[index];
             let Some(how) = fitted.tried.last().map(|tried| tried.how.clone()) else { continue };
             if let Ok(lower) = attempt(self.request, fitted.placement.clone(), how, &lines) {
-                *fitted = lower;
+                self.fitted[index] = lower;
             }
         }
     }

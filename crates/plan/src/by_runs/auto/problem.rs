@@ -29,6 +29,8 @@ pub(super) struct Work {
     pub scratch: u64,
     /// Whether results may be written over what it reads.
     pub is_in_place: bool,
+    /// Whether its results are parts of what it reads, of one size, and all of it: those of a batch, for instance.
+    pub divides: bool,
     /// The part of the work into which it is fused where both are on one device: it takes no time there.
     pub fused_into: Option<u32>,
 }
@@ -169,7 +171,7 @@ impl Problem {
             let is_in_place = matches!(work.kind, WorkKind::Expr { .. });
             of_node.entry(work.nodes[0]).and_modify(|index| *index = None).or_insert(Some(works.len()));
             let (reads, writes) = (start.0..reads.len(), start.1..writes.len());
-            works.push(Work { part, reads, writes, scratch, is_in_place, fused_into: None });
+            works.push(Work { part, reads, writes, scratch, is_in_place, divides: divides(&lir, work), fused_into: None });
         }
         for (_, whole) in fused.all().filter(|(_, work)| joins == Joins::Nothing && work.nodes.len() > 1) {
             let index = |node: &NodeId| of_node.get(node).copied().flatten();
@@ -230,6 +232,31 @@ impl Problem {
         self.seconds[work * self.kinds + usize::from(self.kind_of[device])]
     }
 
+    /// The seconds of a work where it takes the least; 0 of one that is fused.
+    pub fn least_seconds(&self, work: usize) -> f64 {
+        let Work { part, fused_into, .. } = self.works[work];
+        let devices = self.choices.of(part as usize).iter();
+        if fused_into.is_some() {
+            0.0
+        } else {
+            devices.map(|device| self.seconds(work, usize::from(*device))).fold(f64::INFINITY, f64::min)
+        }
+    }
+
+    /// Parts of which one reads what the other makes, with the seconds of moving that where it takes the most. Variables do not count.
+    pub fn exchanges_of_results(&self) -> impl Iterator<Item = (u32, u32, f64)> + '_ {
+        self.exchanges().filter(|(value, ..)| self.values[*value].place == Place::Made).map(|(_, one, other, dear)| (one, other, dear))
+    }
+
+    /// Values, from which part to which they go, and the seconds of moving them where that takes the most.
+    pub fn exchanges(&self) -> impl Iterator<Item = (usize, u32, u32, f64)> + '_ {
+        let dear = |value: usize| self.copies[value * self.pairs..(value + 1) * self.pairs].iter().copied().fold(0.0, f64::max);
+        let reads = self.works.iter().flat_map(|work| self.reads[work.reads.clone()].iter().map(|value| (*value as usize, work.part)));
+        reads.filter_map(move |(value, part)| {
+            self.source(value).filter(|other| *other != part).map(|other| (value, other, part, dear(value)))
+        })
+    }
+
     /// The seconds of a copy of a value.
     pub fn copy(&self, value: usize, from: usize, to: usize) -> f64 {
         self.copies[value * self.pairs + usize::from(self.pair_of[from * self.kind_of.len() + to])]
@@ -239,6 +266,14 @@ impl Problem {
 /// Whether a work is a copy from one device to another that another assignment may not need.
 pub(super) fn is_transfer(lir: &Lir, work: &LirWork) -> bool {
     matches!(work.kind, WorkKind::Copy) && work.outputs.iter().all(|output| lir.values[*output].is_copy)
+}
+
+/// Whether a work's results are of one size, and together that of what it reads.
+fn divides(lir: &Lir, work: &LirWork) -> bool {
+    let mut bytes = work.outputs.iter().map(|output| lir.values[*output].bytes);
+    let first = bytes.next().unwrap_or_default();
+    let read = work.reads().map(|value| lir.values[value].bytes).max().unwrap_or_default();
+    work.outputs.len() > 1 && bytes.all(|other| other == first) && first > 0 && first.checked_mul(work.outputs.len() as u64) == Some(read)
 }
 
 /// For each copy of another device's value, that value.

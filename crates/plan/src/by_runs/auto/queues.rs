@@ -21,7 +21,7 @@ pub(super) struct Queues<'a> {
     pub objective: Objective,
     /// For each device, the engine of its works, and that of copies that leave or enter its card.
     engines: Vec<(usize, usize)>,
-    is_card: Vec<bool>,
+    pub is_card: Vec<bool>,
     cards: Vec<Option<u32>>,
     /// Bytes that a device may hold: the lines, made tighter where plans took more than this model says.
     pub lines: Vec<Option<u64>>,
@@ -115,29 +115,10 @@ impl<'a> Queues<'a> {
         }
     }
 
-    /// What parts exchange: two of them, and the seconds of moving it.
-    pub fn exchanges(&self) -> Vec<(u32, u32, f64)> {
-        let problem = self.problem;
-        let mut edges = Vec::new();
-        let dear = |value: usize| problem.copies[value * problem.pairs..(value + 1) * problem.pairs].iter().copied().fold(0.0, f64::max);
-        for work in &problem.works {
-            for &value in &problem.reads[work.reads.clone()] {
-                if let Some(other) = problem.source(value as usize).filter(|other| *other != work.part) {
-                    edges.push((other, work.part, dear(value as usize)));
-                }
-            }
-        }
-        edges
-    }
-
     /// For each part, the seconds of its works where they take the least.
     pub fn loads(&self) -> Vec<f64> {
         let mut loads = vec![0.0; self.problem.choices.len()];
-        for (index, work) in self.problem.works.iter().enumerate() {
-            let choices = self.problem.choices.of(work.part as usize);
-            let least = choices.iter().map(|device| self.problem.seconds(index, usize::from(*device))).fold(f64::INFINITY, f64::min);
-            loads[work.part as usize] += if work.fused_into.is_some() { 0.0 } else { least };
-        }
+        self.problem.works.iter().enumerate().for_each(|(index, work)| loads[work.part as usize] += self.problem.least_seconds(index));
         loads
     }
 

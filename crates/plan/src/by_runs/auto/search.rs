@@ -8,6 +8,7 @@ use super::super::Objective;
 use super::problem::Problem;
 use super::queues::Queues;
 use super::reasons;
+use super::replicas::{Replicas, replicas};
 
 /// How many works all ratings together run on paper.
 const WORKS: u64 = 30_000_000;
@@ -26,6 +27,7 @@ const CLUSTERS: [f64; 3] = [1.05, 0.5, 0.1];
 pub(super) struct Search<'a> {
     queues: Queues<'a>,
     levels: Vec<Clusters>,
+    replicas: Option<Replicas>,
     loads: Vec<f64>,
     ratings: u64,
 }
@@ -33,18 +35,54 @@ pub(super) struct Search<'a> {
 impl<'a> Search<'a> {
     pub fn new(problem: &'a Problem, devices: &[DeviceSpec], objective: Objective) -> Search<'a> {
         let queues = Queues::new(problem, devices, objective);
-        let (loads, exchanges) = (queues.loads(), queues.exchanges());
+        let loads = queues.loads();
+        let exchanges: Vec<(u32, u32, f64)> = problem.exchanges().map(|(_, one, other, dear)| (one, other, dear)).collect();
+        let replicas = replicas(problem, &loads);
         // Clusters are for the devices that compute: cards, where there are any.
         let cards = devices.iter().filter(|spec| spec.kind == DeviceKind::Gpu).count();
         let each = loads.iter().sum::<f64>() / if cards > 0 { cards } else { devices.len() } as f64;
         let levels = CLUSTERS.iter().map(|part| clusters(&problem.choices, &exchanges, &loads, part * each)).collect();
         let works = if problem.works.len() > LARGE { WORKS_OF_LARGE } else { WORKS };
         let ratings = (works / (problem.works.len() as u64 + 1)).min(RATINGS);
-        Search { queues, levels, loads, ratings }
+        Search { queues, levels, replicas, loads, ratings }
     }
 
-    /// The best assignment found from these and from some of its own.
-    pub fn best(&mut self, starts: &[Vec<Device>]) -> Vec<Device> {
+    /// The best assignment found from these and from some of its own, the last. Where that began with replicas, also what it began with:
+    /// plans decide how much of what the search gained on paper is true.
+    pub fn best(&mut self, starts: &[Vec<Device>]) -> Vec<Vec<Device>> {
+        let mut best = self.first(starts);
+        let mut levels: Vec<(&Clusters, u64)> = self.levels.iter().map(|level| (level, self.ratings / 6)).collect();
+        let mut found = Vec::new();
+        if let Some(replicas) = &self.replicas {
+            let mut first: Option<(Vec<Device>, Rating)> = None;
+            for start in replicas.starts(self.queues.problem, &self.loads, &self.queues.is_card) {
+                let rating = self.queues.rate(&start);
+                if first.as_ref().is_none_or(|(_, best)| rating.is_better_than(best)) {
+                    first = Some((start, rating));
+                }
+            }
+            if let Some(first) = first.filter(|first| first.1.is_better_than(&best.1)) {
+                found.push(first.0.clone());
+                best = first;
+                levels = vec![(&replicas.clusters, self.ratings / 2)];
+            }
+        }
+        for (number, (level, ratings)) in levels.into_iter().enumerate() {
+            let improved = improve_joined(&mut self.queues, level, &best.0, Effort { ratings, seed: number as u64 });
+            if improved.1.is_better_than(&best.1) {
+                best = improved;
+            }
+        }
+        if !found.is_empty() {
+            found.push(best.0.clone());
+        }
+        let last = improve(&mut self.queues, &best.0, Effort { ratings: self.ratings / 2, seed: CLUSTERS.len() as u64 });
+        found.push(last.0);
+        found
+    }
+
+    /// The best of these and of those where each cluster goes where it ends first.
+    fn first(&mut self, starts: &[Vec<Device>]) -> (Vec<Device>, Rating) {
         let mut best: Option<(Vec<Device>, Rating)> = None;
         let mut keep = |found: (Vec<Device>, Rating)| {
             if best.as_ref().is_none_or(|(_, rating)| found.1.is_better_than(rating)) {
@@ -62,14 +100,12 @@ impl<'a> Search<'a> {
             let rating = self.queues.rate(&devices);
             keep((devices, rating));
         }
-        let mut best = best.unwrap_or_default();
-        for (number, level) in self.levels.iter().enumerate() {
-            let found = improve_joined(&mut self.queues, level, &best.0, Effort { ratings: self.ratings / 6, seed: number as u64 });
-            if found.1.is_better_than(&best.1) {
-                best = found;
-            }
-        }
-        improve(&mut self.queues, &best.0, Effort { ratings: self.ratings / 2, seed: CLUSTERS.len() as u64 }).0
+        best.unwrap_or_default()
+    }
+
+    /// Whether the run has replicas.
+    pub fn has_replicas(&self) -> bool {
+        self.replicas.is_some()
     }
 
     /// For each part, why it is where it is.
