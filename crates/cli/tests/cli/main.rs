@@ -13,6 +13,7 @@ mod forms;
 mod golden;
 mod limits;
 mod machine;
+mod networks;
 mod nvidia;
 mod operations;
 mod output;

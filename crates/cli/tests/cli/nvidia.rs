@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::{Said, cases, outcome};
+use super::{Said, cases, networks, outcome};
 use mock::Machine;
 
 const MIB: u64 = 1 << 20;
@@ -340,27 +340,17 @@ fn under_a_lease_a_card_is_the_leased_part() {
     assert_eq!(document(&machine, "devices --json")["cards"][0]["reserved_bytes"], json!(0));
 }
 
-/// Recorded networks beside the project: those of each folder that is there.
+/// Recorded networks beside the project.
 #[test]
 #[ignore = "takes minutes: scripts/long"]
 fn recorded_networks_agree_on_a_card() {
     let Some(machine) = Machine::new("cli-networks", &[16384]) else { return };
-    let shared = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared");
-    let folders = ["golden", "models"].map(|name| shared.join(name));
-    let entries = folders.iter().filter_map(|folder| std::fs::read_dir(folder).ok()).flatten();
-    let cases: Vec<_> = entries.map(|entry| entry.unwrap().path()).filter(|case| case.join("case.json").exists()).collect();
-    if cases.is_empty() {
-        eprintln!("skipped: no recorded networks in {}", shared.display());
-        return;
-    }
+    let cases = networks::recorded();
     let mut wrong = Vec::new();
     for case in &cases {
         let said = plimsoll(&machine, &format!("verify {} --json", case.display()));
         let verdict: Value = serde_json::from_str(&said.out).unwrap_or_else(|error| panic!("{error}: {}{}", said.out, said.err));
-        // What no device runs yet is said before anything is run.
-        let (reason, steps) = (verdict[0]["reason"].as_str().unwrap_or_default(), &verdict[0]["steps"]);
-        let is_not_yet = reason.starts_with("UNIMPLEMENTED") && *steps == json!(0);
-        if verdict[0]["status"] != "OK" && !is_not_yet {
+        if verdict[0]["status"] != "OK" && !networks::is_not_yet(&verdict[0]) {
             wrong.push(format!("{}: {}", case.display(), verdict[0]));
         }
         assert_eq!(machine.used(0), 0, "{} gives all back", case.display());

@@ -137,18 +137,38 @@ node { name: "next" op: "NextIteration" input: "mul" attr { key: "T" value { typ
 node { name: "exit" op: "Exit" input: "switch" attr { key: "T" value { type: DT_FLOAT } } }
 "#;
 
-#[test]
-fn a_loop_without_an_end_ends() {
-    let folder = Folder::new("endless");
+/// Loops without an end, in files of the folder, and the machines they are for: on one device, on two processors, and on two cards.
+fn endless(folder: &Folder) -> Vec<String> {
     let known = ENDLESS.replace("\"LoopCond\" input: \"less\"", "\"LoopCond\" input: \"true\"");
     let always = r#"node { name: "true" op: "Const" input: "^merge" attr { key: "dtype" value { type: DT_BOOL } }
   attr { key: "value" value { tensor { dtype: DT_BOOL tensor_shape {} bool_val: true } } } }"#;
-    for (name, text) in [("endless", ENDLESS.to_string()), ("known", known + always)] {
-        let graph = folder.0.join(format!("{name}.pbtxt")).display().to_string();
-        std::fs::write(&graph, text).unwrap();
+    let on_two = |kind: &str| {
+        let asks =
+            |text: String, op: &str, at: u32| text.replace(&format!("op: \"{op}\""), &format!("op: \"{op}\" device: \"/{kind}:{at}\""));
+        asks(asks(ENDLESS.to_string(), "Mul", 1), "Less", 0)
+    };
+    let each = [
+        ("endless", ENDLESS.to_string(), ""),
+        ("known", known + always, ""),
+        ("processors", on_two("cpu"), "--device-count CPU=2"),
+        ("cards", on_two("gpu"), "--sim-gpus 2x64MiB"),
+    ];
+    each.map(|(name, text, machine)| format!("{} {machine}", folder.write(&format!("{name}.pbtxt"), text))).to_vec()
+}
+
+#[test]
+fn a_loop_without_an_end_ends() {
+    let folder = Folder::new("endless");
+    for graph in endless(&folder) {
         let said = super::plimsoll(&format!("eval {graph} --fetch exit --timeout 1s"));
-        assert!(said.code == 1 && said.err.contains("DEADLINE_EXCEEDED"), "{name}: {}", said.err);
+        assert!(said.code == 1 && said.err.contains("DEADLINE_EXCEEDED"), "{graph}: {}", said.err);
+        let mut child = start(&format!("eval {graph} --fetch exit"));
+        std::thread::sleep(Duration::from_millis(500));
+        assert!(child.try_wait().unwrap().is_none(), "{graph} ends by itself");
+        let (code, took, err) = stopped(child, "INT");
+        assert!(code == Some(130) && took < Duration::from_secs(3), "{graph}: {code:?} {took:?} {err}");
     }
+    assert!(super::document("devices --sim-gpus 2x64MiB --json")["cards"][0]["reserved_bytes"] == 0);
 }
 
 #[test]

@@ -5,6 +5,7 @@ mod branches;
 mod buckets;
 mod cancel;
 mod constants;
+mod ended_loops;
 mod first_fit;
 mod fitted_loops;
 mod freeze;

@@ -34,7 +34,7 @@ fn session(devices: &Devices, graph: GraphDef) -> Session {
 }
 
 /// How many loops several queues have, each counted in all of them.
-fn shared(plan: &Plan) -> usize {
+pub fn shared(plan: &Plan) -> usize {
     let commands = plan.queues.iter().flat_map(|queue| &queue.program.commands);
     commands.filter(|command| matches!(&command.work, Work::Loop { with, .. } if !with.is_empty())).count()
 }
