@@ -2,7 +2,7 @@
 //! everywhere. It begins where all of them have come to it, and no iteration begins anywhere before the one before it is over
 //! everywhere.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 use plimsoll_base::Result;
@@ -264,15 +264,13 @@ pub(super) fn twice(slots: &[Slot], loops: &Loops) -> Vec<Event> {
         let first = begun.get(&number).copied().unwrap_or(at);
         events.push(Event::Again(number));
         // Inner loops have ended by then: once more through each command is enough, since the first time went twice through them.
-        let mut ended = None;
+        let mut through: HashSet<usize> = HashSet::new();
         for slot in slots[first..at].iter().filter(|slot| members.iter().any(|member| member.has(**slot))) {
             match loops.ending(*slot) {
                 None => events.push(Event::Command(*slot)),
-                inner if ended != inner => {
-                    ended = inner;
-                    events.extend(inner.map(Event::Through));
-                }
-                _ => {}
+                // At the first of its ends all of its bodies are over. The others may come behind what follows the loop in this queue.
+                Some(inner) if through.insert(inner) => events.push(Event::Through(inner)),
+                Some(_) => {}
             }
         }
         events.push(Event::Over(number));
