@@ -17,7 +17,7 @@ mod source;
 mod toolkit;
 
 pub use compile::Compiler;
-pub use compute::{CudaCard, CudaDevice};
+pub use compute::{CudaCard, CudaDevice, GraphUse};
 pub use driver::{CudaDriver, DriverCard};
 pub use libraries::{ComputeLibrary, Found, Seen};
 pub use library::can_load;

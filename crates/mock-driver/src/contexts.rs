@@ -2,6 +2,7 @@
 
 use std::ffi::{c_int, c_uint, c_void};
 
+use crate::calls::note;
 use crate::state::{CURRENT, Context, INVALID_CONTEXT, Opaque, State, Status, put, with};
 
 impl State {
@@ -189,6 +190,7 @@ pub unsafe extern "C" fn cuCtxGetCurrent(place: *mut Opaque) -> Status {
 
 #[unsafe(no_mangle)]
 pub extern "C" fn cuCtxSetCurrent(context: Opaque) -> Status {
+    note("cuCtxSetCurrent");
     with(|_| {
         CURRENT.with_borrow_mut(|stack| {
             stack.pop();

@@ -1,15 +1,37 @@
-//! Graphs, as far as their nodes allocate. Memory of a launched graph stays with the device until it is trimmed.
+//! Graphs: nodes that allocate, and nodes that work. A launched graph works on its stream, a node behind those that it names. Memory of
+//! nodes that allocate stays with the device until it is trimmed.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::{c_int, c_uint, c_ulonglong, c_void};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::state::{BLOCK, INVALID_VALUE, Opaque, State as Process, Status, put, up, with};
+use crate::calls::note;
+use crate::state::{BLOCK, INVALID_HANDLE, INVALID_VALUE, Opaque, SUCCESS, State as Process, Status, put, up, with};
+use crate::streams::push;
+
+/// The work of a node.
+pub type Act = Arc<dyn Fn() -> Status + Send + Sync>;
 
 #[derive(Clone)]
 struct Node {
-    device: c_int,
-    bytes: u64,
-    address: u64,
+    /// Its handle; of a node that allocates, the address.
+    name: u64,
+    after: Vec<u64>,
+    kind: Kind,
+}
+
+#[derive(Clone)]
+enum Kind {
+    Allocation {
+        device: c_int,
+        bytes: u64,
+    },
+    /// On a card; with a kernel's function, which has to be there when the graph is launched.
+    Work {
+        card: usize,
+        function: Option<u64>,
+        act: Act,
+    },
 }
 
 /// The memory of a device for graphs.
@@ -19,18 +41,50 @@ struct Kept {
     used: u64,
 }
 
+struct Executable {
+    nodes: Vec<Node>,
+    launched: bool,
+    /// One launch at a time works.
+    turn: Arc<Mutex<()>>,
+    /// Bytes of a card that it takes itself.
+    takes: Option<(usize, u64)>,
+}
+
 #[derive(Default)]
 pub struct State {
     graphs: HashMap<u64, Vec<Node>>,
-    executables: HashMap<u64, (Vec<Node>, bool)>,
+    executables: HashMap<u64, Executable>,
     kept: HashMap<c_int, Kept>,
 }
 
 impl State {
     /// Whether an address was given out for a node.
     pub fn is_a_node(&self, address: u64) -> bool {
-        let executables = self.executables.values().map(|(nodes, _)| nodes);
-        self.graphs.values().chain(executables).flatten().any(|node| node.address == address)
+        let executables = self.executables.values().map(|executable| &executable.nodes);
+        let mut nodes = self.graphs.values().chain(executables).flatten();
+        nodes.any(|node| node.name == address && matches!(node.kind, Kind::Allocation { .. }))
+    }
+}
+
+/// Nodes in an order that their edges allow: of those that are ready the one that was added last comes first, so that an edge that is
+/// missing shows.
+fn backwards(mut nodes: Vec<Node>) -> Vec<Node> {
+    let mut done = Vec::with_capacity(nodes.len());
+    let mut names = HashSet::new();
+    while let Some(at) = nodes.iter().rposition(|node| node.after.iter().all(|name| names.contains(name))) {
+        let node = nodes.remove(at);
+        names.insert(node.name);
+        done.push(node);
+    }
+    done
+}
+
+impl Node {
+    fn allocation(&self) -> Option<(c_int, u64)> {
+        match self.kind {
+            Kind::Allocation { device, bytes } => Some((device, bytes)),
+            Kind::Work { .. } => None,
+        }
     }
 }
 
@@ -38,37 +92,91 @@ impl Process {
     pub fn add_node(&mut self, graph: u64, device: c_int, bytes: u64) -> Result<u64, Status> {
         self.card(device)?;
         let bytes = up(bytes, BLOCK);
-        let address = self.name(bytes);
-        self.graphs.graphs.get_mut(&graph).ok_or(INVALID_VALUE)?.push(Node { device, bytes, address });
-        Ok(address)
+        let name = self.name(bytes);
+        let node = Node { name, after: Vec::new(), kind: Kind::Allocation { device, bytes } };
+        self.graphs.graphs.get_mut(&graph).ok_or(INVALID_VALUE)?.push(node);
+        Ok(name)
     }
 
-    fn launch(&mut self, executable: u64) -> Result<(), Status> {
-        let (nodes, launched) = self.graphs.executables.get(&executable).ok_or(INVALID_VALUE)?.clone();
-        if launched {
+    /// A node of a card that works behind `after`, each of them a node of the graph, named once.
+    pub fn add_work(&mut self, graph: Opaque, after: &[u64], card: usize, function: Option<u64>, act: Act) -> Result<u64, Status> {
+        self.has_room(card)?;
+        let name = self.name(1);
+        let nodes = self.graphs.graphs.get_mut(&(graph as u64)).ok_or(INVALID_VALUE)?;
+        let is_new = |(at, on): (usize, &u64)| !after[..at].contains(on) && nodes.iter().any(|node| node.name == *on);
+        if !after.iter().enumerate().all(is_new) {
+            return Err(INVALID_VALUE);
+        }
+        nodes.push(Node { name, after: after.to_vec(), kind: Kind::Work { card, function, act } });
+        Ok(name)
+    }
+
+    fn instantiate(&mut self, graph: u64) -> Result<u64, Status> {
+        let nodes = self.graphs.graphs.get(&graph).ok_or(INVALID_VALUE)?.clone();
+        let card = nodes.iter().find_map(|node| if let Kind::Work { card, .. } = node.kind { Some(card) } else { None });
+        let mut takes = None;
+        if let Some(card) = card {
+            self.has_room(card)?;
+            let bytes = self.machine.graph_node(card) * nodes.len() as u64;
+            self.take(card, bytes)?;
+            takes = Some((card, bytes));
+        }
+        let (executable, nodes) = (self.name(1), backwards(nodes));
+        self.graphs.executables.insert(executable, Executable { nodes, launched: false, turn: Arc::default(), takes });
+        Ok(executable)
+    }
+
+    /// Takes the memory of nodes that allocate, at the first launch.
+    fn allocate_nodes(&mut self, executable: u64) -> Result<(), Status> {
+        let Executable { nodes, launched, .. } = self.graphs.executables.get(&executable).ok_or(INVALID_VALUE)?;
+        if *launched {
             return Ok(());
         }
-        for node in nodes {
-            let card = self.card(node.device)?;
-            let kept = self.graphs.kept.entry(node.device).or_default();
-            kept.used += node.bytes;
+        let allocations: Vec<_> = nodes.iter().filter_map(Node::allocation).collect();
+        for (device, bytes) in allocations {
+            let card = self.card(device)?;
+            let kept = self.graphs.kept.entry(device).or_default();
+            kept.used += bytes;
             let missing = kept.used.saturating_sub(kept.reserved);
             if let Err(status) = self.take(card, missing) {
-                self.graphs.kept.entry(node.device).or_default().used -= node.bytes;
+                self.graphs.kept.entry(device).or_default().used -= bytes;
                 return Err(status);
             }
-            self.graphs.kept.entry(node.device).or_default().reserved += missing;
+            self.graphs.kept.entry(device).or_default().reserved += missing;
         }
-        if let Some((_, launched)) = self.graphs.executables.get_mut(&executable) {
-            *launched = true;
+        if let Some(executable) = self.graphs.executables.get_mut(&executable) {
+            executable.launched = true;
         }
         Ok(())
+    }
+
+    /// The work of a graph that is launched on a stream of that card.
+    fn works_of(&self, executable: u64, on: usize) -> Result<(Vec<Act>, Arc<Mutex<()>>), Status> {
+        let executable = self.graphs.executables.get(&executable).ok_or(INVALID_VALUE)?;
+        let mut acts = Vec::new();
+        for node in &executable.nodes {
+            if let Kind::Work { card, function, act } = &node.kind {
+                if *card != on {
+                    return Err(INVALID_VALUE);
+                }
+                if function.is_some_and(|function| !self.functions.contains_key(&function)) {
+                    return Err(INVALID_HANDLE);
+                }
+                acts.push(act.clone());
+            }
+        }
+        Ok((acts, executable.turn.clone()))
     }
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuGraphCreate(place: *mut Opaque, _flags: c_uint) -> Status {
+pub unsafe extern "C" fn cuGraphCreate(place: *mut Opaque, flags: c_uint) -> Status {
+    note("cuGraphCreate");
+    if flags != 0 {
+        return INVALID_VALUE;
+    }
     with(|state| {
+        state.has_room_here()?;
         let graph = state.name(1);
         state.graphs.graphs.insert(graph, Vec::new());
         // SAFETY: the caller's promise.
@@ -78,6 +186,7 @@ pub unsafe extern "C" fn cuGraphCreate(place: *mut Opaque, _flags: c_uint) -> St
 
 #[unsafe(no_mangle)]
 pub extern "C" fn cuGraphDestroy(graph: Opaque) -> Status {
+    note("cuGraphDestroy");
     with(|state| state.graphs.graphs.remove(&(graph as u64)).map(drop).ok_or(INVALID_VALUE))
 }
 
@@ -146,34 +255,68 @@ pub unsafe extern "C" fn cuGraphAddNode_v2(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGraphInstantiateWithFlags(place: *mut Opaque, graph: Opaque, _flags: c_ulonglong) -> Status {
+    note("cuGraphInstantiateWithFlags");
     with(|state| {
-        let nodes = state.graphs.graphs.get(&(graph as u64)).ok_or(INVALID_VALUE)?.clone();
-        let executable = state.name(1);
-        state.graphs.executables.insert(executable, (nodes, false));
+        let executable = state.instantiate(graph as u64)?;
         // SAFETY: the caller's promise.
         unsafe { put(place, executable as Opaque) }
     })
 }
 
+/// The bytes go back at once: a launch that still works has what it needs.
 #[unsafe(no_mangle)]
 pub extern "C" fn cuGraphExecDestroy(executable: Opaque) -> Status {
+    note("cuGraphExecDestroy");
     with(|state| {
-        let (nodes, launched) = state.graphs.executables.remove(&(executable as u64)).ok_or(INVALID_VALUE)?;
-        for node in nodes.iter().filter(|_| launched) {
-            state.graphs.kept.entry(node.device).or_default().used -= node.bytes;
+        let Executable { nodes, launched, takes, .. } = state.graphs.executables.remove(&(executable as u64)).ok_or(INVALID_VALUE)?;
+        for (device, bytes) in nodes.iter().filter(|_| launched).filter_map(Node::allocation) {
+            state.graphs.kept.entry(device).or_default().used -= bytes;
+        }
+        if let Some((card, bytes)) = takes {
+            state.give_back(card, bytes);
         }
         Ok(())
     })
 }
 
-#[unsafe(no_mangle)]
-pub extern "C" fn cuGraphLaunch(executable: Opaque, _stream: Opaque) -> Status {
-    with(|state| state.launch(executable as u64))
+/// Takes an executable graph's work to a stream. Graphs of nodes that allocate alone may be launched on the null stream.
+fn launch(executable: Opaque, stream: Opaque) -> Status {
+    let mut found = None;
+    let status = with(|state| {
+        state.allocate_nodes(executable as u64)?;
+        let on = if stream.is_null() { None } else { Some(state.stream(stream)?.card) };
+        let (acts, turn) = state.works_of(executable as u64, on.unwrap_or(usize::MAX))?;
+        found = on.map(|_| (acts, turn));
+        Ok(())
+    });
+    match found.filter(|(acts, _)| status == SUCCESS && !acts.is_empty()) {
+        None => status,
+        Some((acts, turn)) => push(stream, move || {
+            let _turn = turn.lock().unwrap_or_else(PoisonError::into_inner);
+            acts.iter().map(|act| act()).find(|status| *status != SUCCESS).unwrap_or(SUCCESS)
+        }),
+    }
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn cuGraphLaunch_ptsz(executable: Opaque, _stream: Opaque) -> Status {
-    with(|state| state.launch(executable as u64))
+pub extern "C" fn cuGraphUpload(executable: Opaque, stream: Opaque) -> Status {
+    note("cuGraphUpload");
+    with(|state| {
+        let card = state.stream(stream)?.card;
+        state.has_room(card)?;
+        state.works_of(executable as u64, card).map(drop)
+    })
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cuGraphLaunch(executable: Opaque, stream: Opaque) -> Status {
+    note("cuGraphLaunch");
+    launch(executable, stream)
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cuGraphLaunch_ptsz(executable: Opaque, stream: Opaque) -> Status {
+    launch(executable, stream)
 }
 
 #[unsafe(no_mangle)]

@@ -10,6 +10,7 @@
 #![cfg(all(target_os = "linux", target_pointer_width = "64"))]
 #![allow(non_snake_case, reason = "the driver's functions keep their names")]
 
+mod calls;
 mod contexts;
 mod devices;
 mod graphs;
@@ -17,6 +18,7 @@ mod lookup;
 mod machine;
 mod memory;
 mod modules;
+mod nodes;
 mod nvml;
 mod nvrtc;
 mod physical;
@@ -26,4 +28,4 @@ mod space;
 mod state;
 mod streams;
 
-pub use machine::{Card, MACHINE, Machine, Program};
+pub use machine::{Card, Idle, MACHINE, Machine, Program};

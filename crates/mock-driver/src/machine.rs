@@ -56,6 +56,17 @@ pub struct Program {
     contexts: u64,
 }
 
+/// What of its work a card leaves out: for tests of memory, and for measurements of the host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Idle {
+    /// Nothing.
+    Not,
+    /// Kernels: memory stays as it was.
+    Kernels,
+    /// All but events.
+    All,
+}
+
 /// A machine with cards.
 #[derive(Debug)]
 pub struct Machine {
@@ -213,6 +224,30 @@ impl Machine {
 
     pub(crate) fn is_unlisted(&self, card: usize) -> bool {
         word(&self.file, CARD * (card as u64 + 1) + 88).is_ok_and(|unlisted| unlisted != 0)
+    }
+
+    /// From now on an executable graph takes so many bytes of the card for each of its nodes.
+    ///
+    /// # Errors
+    /// The file system's error.
+    pub fn set_graph_node(&self, card: usize, bytes: u64) -> io::Result<()> {
+        self.file.write_all_at(&bytes.to_le_bytes(), CARD * (card as u64 + 1) + 96)
+    }
+
+    pub(crate) fn graph_node(&self, card: usize) -> u64 {
+        word(&self.file, CARD * (card as u64 + 1) + 96).unwrap_or(0)
+    }
+
+    /// From now on so much of the card's work is left out.
+    ///
+    /// # Errors
+    /// The file system's error.
+    pub fn set_idle(&self, card: usize, idle: Idle) -> io::Result<()> {
+        self.file.write_all_at(&(idle as u64).to_le_bytes(), CARD * (card as u64 + 1) + 104)
+    }
+
+    pub(crate) fn idles(&self, card: usize, idle: Idle) -> bool {
+        word(&self.file, CARD * (card as u64 + 1) + 104).is_ok_and(|now| now >= idle as u64)
     }
 
     /// Bytes that programs can have.

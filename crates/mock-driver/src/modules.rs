@@ -7,6 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use plimsoll_ptx::{Entry, MOST_ARGUMENTS, TABLE};
 
+use crate::calls::note;
+use crate::machine::Idle;
 use crate::nvrtc::MARK;
 use crate::space::ON_A_CARD;
 use crate::state::{INVALID_HANDLE, INVALID_IMAGE, INVALID_VALUE, NOT_FOUND, Opaque, SUCCESS, Status, put, with};
@@ -129,6 +131,66 @@ pub unsafe extern "C" fn cuModuleGetFunction(place: *mut Opaque, module: Opaque,
     })
 }
 
+/// A launch of a kernel with its arguments.
+pub struct Launch {
+    function: Function,
+    blocks: c_uint,
+    threads: c_uint,
+    args: Vec<u64>,
+    card: usize,
+}
+
+/// A launch of blocks in one dimension; the arguments are read now.
+///
+/// # Errors
+/// What the driver refuses.
+///
+/// # Safety
+/// There is a pointer for each parameter of the kernel.
+pub unsafe fn prepare(
+    function: Opaque,
+    blocks: [c_uint; 3],
+    threads: [c_uint; 3],
+    shared: c_uint,
+    params: *mut *mut c_void,
+) -> Result<Launch, Status> {
+    let ([blocks, 1, 1], [threads, 1, 1]) = (blocks, threads) else { return Err(INVALID_VALUE) };
+    if shared != 0 || !(1..=1024).contains(&threads) || blocks == 0 || params.is_null() {
+        return Err(INVALID_VALUE);
+    }
+    let mut found = None;
+    let status = with(|state| {
+        let function = state.functions.get(&(function as u64)).cloned().ok_or(INVALID_HANDLE)?;
+        found = Some((function, state.current()?.2));
+        Ok(())
+    });
+    let (function, card) = found.ok_or(status)?;
+    let mut args = vec![0u64; MOST_ARGUMENTS];
+    let unpack = function.entry.unpack.ok_or(INVALID_IMAGE)?;
+    // SAFETY: the caller's promise.
+    unsafe { unpack(params.cast_const().cast(), args.as_mut_ptr(), ON_A_CARD) };
+    Ok(Launch { function, blocks, threads, args, card })
+}
+
+impl Launch {
+    /// Runs it, in this thread.
+    pub fn run(&self) -> Status {
+        let Some(run) = self.function.entry.run else { return INVALID_IMAGE };
+        let idles = with(|state| if state.machine.idles(self.card, Idle::Kernels) { Err(NOT_FOUND) } else { Ok(()) });
+        if idles != SUCCESS {
+            return SUCCESS;
+        }
+        let mut args = self.args.clone();
+        let _turn = self.function.module.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        // SAFETY: the kernel's own arguments.
+        match unsafe { run(self.blocks, self.threads, args.as_mut_ptr()) } {
+            0 => SUCCESS,
+            // A divergent barrier: a card would wait for ever.
+            _ => 702,
+        }
+    }
+}
+
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuLaunchKernel(
     function: Opaque,
@@ -143,26 +205,10 @@ pub unsafe extern "C" fn cuLaunchKernel(
     params: *mut *mut c_void,
     _extra: *mut *mut c_void,
 ) -> Status {
-    if [blocks_y, blocks_z, threads_y, threads_z] != [1; 4] || shared != 0 || !(1..=1024).contains(&threads) || blocks == 0 {
-        return INVALID_VALUE;
+    note("cuLaunchKernel");
+    // SAFETY: the caller's promise.
+    match unsafe { prepare(function, [blocks, blocks_y, blocks_z], [threads, threads_y, threads_z], shared, params) } {
+        Ok(launch) => push(stream, move || launch.run()),
+        Err(status) => status,
     }
-    let mut found = None;
-    let status = with(|state| {
-        found = Some(state.functions.get(&(function as u64)).cloned().ok_or(INVALID_HANDLE)?);
-        Ok(())
-    });
-    let Some(Function { module, entry }) = found.filter(|_| status == SUCCESS) else { return status };
-    let mut args = vec![0u64; MOST_ARGUMENTS];
-    let (Some(unpack), Some(run)) = (entry.unpack, entry.run) else { return INVALID_IMAGE };
-    // SAFETY: the caller's promise: there is a pointer for each parameter.
-    unsafe { unpack(params.cast_const().cast(), args.as_mut_ptr(), ON_A_CARD) };
-    push(stream, move || {
-        let _turn = module.turn.lock().unwrap_or_else(PoisonError::into_inner);
-        // SAFETY: the kernel's own arguments.
-        match unsafe { run(blocks, threads, args.as_mut_ptr()) } {
-            0 => SUCCESS,
-            // A divergent barrier: a card would wait for ever.
-            _ => 702,
-        }
-    })
 }

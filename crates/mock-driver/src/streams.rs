@@ -4,6 +4,8 @@ use std::collections::VecDeque;
 use std::ffi::{c_int, c_uint, c_void};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
+use crate::calls::note;
+use crate::machine::Idle;
 use crate::space::host;
 use crate::state::{INVALID_HANDLE, INVALID_VALUE, NO_ADDRESS, Opaque, SUCCESS, State, Status, put, with};
 
@@ -136,8 +138,13 @@ fn on(handle: Opaque, act: impl FnOnce(&Arc<Stream>)) -> Status {
 
 /// Work of a stream that the caller's call may find no memory for: it breaks the card's context where it says so.
 pub fn push(handle: Opaque, work: impl FnOnce() -> Status + Send + 'static) -> Status {
-    let room = with(|state| state.stream(handle).and_then(|stream| state.has_room(stream.card)));
-    if room != SUCCESS {
+    let mut is_idle = false;
+    let room = with(|state| {
+        let card = state.stream(handle)?.card;
+        is_idle = state.machine.idles(card, Idle::All);
+        state.has_room(card)
+    });
+    if room != SUCCESS || is_idle {
         return room;
     }
     on(handle, |stream| {
@@ -196,6 +203,7 @@ fn wait(stream: Opaque) -> Status {
 
 #[unsafe(no_mangle)]
 pub extern "C" fn cuStreamSynchronize(stream: Opaque) -> Status {
+    note("cuStreamSynchronize");
     wait(stream)
 }
 
@@ -206,6 +214,7 @@ pub extern "C" fn cuStreamSynchronize_ptsz(stream: Opaque) -> Status {
 
 #[unsafe(no_mangle)]
 pub extern "C" fn cuStreamWaitEvent(stream: Opaque, event: Opaque, _flags: c_uint) -> Status {
+    note("cuStreamWaitEvent");
     let mut found = None;
     let status = with(|state| {
         found = Some(state.event(event)?);
@@ -242,6 +251,7 @@ pub extern "C" fn cuEventDestroy_v2(event: Opaque) -> Status {
 
 #[unsafe(no_mangle)]
 pub extern "C" fn cuEventRecord(event: Opaque, stream: Opaque) -> Status {
+    note("cuEventRecord");
     let mut found = None;
     let status = with(|state| {
         found = Some(state.event(event)?);
@@ -256,6 +266,7 @@ pub extern "C" fn cuEventRecord(event: Opaque, stream: Opaque) -> Status {
 /// Nothing is the cheapest event there is.
 #[unsafe(no_mangle)]
 pub extern "C" fn cuEventSynchronize(event: *mut c_void) -> Status {
+    note("cuEventSynchronize");
     if event.is_null() {
         return SUCCESS;
     }
@@ -272,6 +283,7 @@ pub extern "C" fn cuEventSynchronize(event: *mut c_void) -> Status {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuLaunchHostFunc(stream: Opaque, act: Option<unsafe extern "C" fn(*mut c_void)>, with: *mut c_void) -> Status {
+    note("cuLaunchHostFunc");
     let Some(act) = act else { return INVALID_VALUE };
     let with = with as usize;
     push(stream, move || {
@@ -282,7 +294,7 @@ pub unsafe extern "C" fn cuLaunchHostFunc(stream: Opaque, act: Option<unsafe ext
 }
 
 /// Whether a stream can use a range of a card's memory: a kernel that does otherwise breaks the context.
-fn usable(address: u64, bytes: u64) -> Status {
+pub fn usable(address: u64, bytes: u64) -> Status {
     with(|state| match address.checked_add(bytes) {
         Some(end) if state.physical.space.is_open(&(address..end)) => Ok(()),
         _ => Err(NO_ADDRESS),
@@ -291,6 +303,7 @@ fn usable(address: u64, bytes: u64) -> Status {
 
 #[unsafe(no_mangle)]
 pub extern "C" fn cuMemsetD8Async(address: u64, value: u8, bytes: usize, stream: Opaque) -> Status {
+    note("cuMemsetD8Async");
     push(stream, move || match usable(address, bytes as u64) {
         SUCCESS => {
             // SAFETY: the card's memory, which nothing but its streams uses.
@@ -304,6 +317,7 @@ pub extern "C" fn cuMemsetD8Async(address: u64, value: u8, bytes: usize, stream:
 /// From memory that is pinned the copy reads when it comes to it, from other memory at once.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemcpyHtoDAsync_v2(to: u64, from: *const c_void, bytes: usize, stream: Opaque) -> Status {
+    note("cuMemcpyHtoDAsync");
     let pinned = with(|state| if state.pinned.contains(from as u64, bytes as u64) { Ok(()) } else { Err(INVALID_VALUE) }) == SUCCESS;
     let mut now = Vec::new();
     if !pinned {
@@ -324,6 +338,7 @@ pub unsafe extern "C" fn cuMemcpyHtoDAsync_v2(to: u64, from: *const c_void, byte
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemcpyDtoHAsync_v2(to: *mut c_void, from: u64, bytes: usize, stream: Opaque) -> Status {
+    note("cuMemcpyDtoHAsync");
     let pinned = with(|state| if state.pinned.contains(to as u64, bytes as u64) { Ok(()) } else { Err(INVALID_VALUE) }) == SUCCESS;
     let place = to as usize;
     let pushed = push(stream, move || match usable(from, bytes as u64) {
@@ -339,6 +354,7 @@ pub unsafe extern "C" fn cuMemcpyDtoHAsync_v2(to: *mut c_void, from: u64, bytes:
 
 #[unsafe(no_mangle)]
 pub extern "C" fn cuMemcpyDtoDAsync_v2(to: u64, from: u64, bytes: usize, stream: Opaque) -> Status {
+    note("cuMemcpyDtoDAsync");
     push(stream, move || match usable(from, bytes as u64).max(usable(to, bytes as u64)) {
         SUCCESS => {
             // SAFETY: the card's memory, which nothing but its streams uses.

@@ -8,6 +8,7 @@ use plimsoll_memory::{Block, Ledger};
 
 use super::card::CudaCard;
 use super::executable::{CudaExecutable, Job, perform};
+use super::graph_room::{GraphRoom, GraphUse};
 use super::loaded::Loaded;
 use super::memory::CudaMemory;
 use super::queue::Shared;
@@ -34,12 +35,23 @@ impl CudaDevice {
         DeviceSpec { overhead, granularity, alignment: ALIGNMENT, threads: 1, ..spec }
     }
 
+    /// The bytes of a card with that granularity that each of its logical devices takes for itself: a piece, and room for graphs.
+    pub fn own(granularity: u64) -> Bytes {
+        Bytes(granularity) + GraphUse::default().room
+    }
+
     /// A device on a card, with that line, that computes with kernels of `library`. `spec` is as [`CudaDevice::spec`] makes it; its
-    /// overhead is taken at once, and counts in `ledger` as long as the card is open.
+    /// overhead is taken at once, and counts in `ledger` as long as the card is open. The room for graphs is a part of it.
     ///
     /// # Errors
     /// RESOURCE_EXHAUSTED where the line, or the card, has no room for the overhead; the driver's error.
-    pub fn on(card: &Arc<CudaCard>, spec: DeviceSpec, ledger: Arc<Ledger>, library: Arc<dyn CudaSource>) -> Result<CudaDevice> {
+    pub fn on(
+        card: &Arc<CudaCard>,
+        spec: DeviceSpec,
+        ledger: Arc<Ledger>,
+        library: Arc<dyn CudaSource>,
+        graphs: GraphUse,
+    ) -> Result<CudaDevice> {
         let context = card.context().clone();
         context.charge(&ledger, spec.overhead).map_err(Error::from)?;
         let opened = context.enter().and_then(|()| {
@@ -52,7 +64,7 @@ impl CudaDevice {
             return Err(Error::internal(format!("{} has an overhead of {}, which is not the card's", spec.name, spec.overhead)));
         }
         let memory = CudaMemory::new(&context, &ledger);
-        let shared = Arc::new(Shared { context, stream, words });
+        let shared = Arc::new(Shared { context, stream, words, graphs: GraphRoom::new(graphs.room), at_once: graphs.at_once });
         let threads = Threads::new("plimsoll-cuda", {
             let shared = shared.clone();
             move |job| perform(&shared, job)

@@ -25,8 +25,9 @@ pub(super) struct Job {
 
 /// The device's state for a queue of a run.
 struct State {
-    loaded: Arc<Loaded>,
+    /// Its graphs go before the kernels that they have.
     kept: UnsafeCell<Result<Kept, Fault>>,
+    loaded: Arc<Loaded>,
 }
 
 // SAFETY: `kept` is used by the thread that has the job, and there is one job at a time for a queue of a run: a run is submitted again

@@ -1,5 +1,7 @@
 //! A program prepared for a card: its kernels loaded, its arguments in one table.
 
+use std::sync::Arc;
+
 use plimsoll_base::{Error, Result};
 use plimsoll_device::{Awaited, Bindings, BufferRef, Command, DeviceSpec, Place, Program, Round, Rounds, Run, Work};
 
@@ -26,6 +28,8 @@ pub(super) struct Loaded {
     /// The kernel that copies where a command may be passed over.
     pub copy: Option<Function>,
     queues: usize,
+    /// Whose kernels they are.
+    _card: Arc<CudaCard>,
 }
 
 /// A command.
@@ -75,7 +79,7 @@ pub(super) enum LaunchArg {
 impl Loaded {
     /// # Errors
     /// INTERNAL where the program contradicts itself; UNIMPLEMENTED for what no card does; the errors of library, compiler and driver.
-    pub fn new(card: &CudaCard, queue: u32, program: &Program, spec: &DeviceSpec, library: &dyn CudaSource) -> Result<Loaded> {
+    pub fn new(card: &Arc<CudaCard>, queue: u32, program: &Program, spec: &DeviceSpec, library: &dyn CudaSource) -> Result<Loaded> {
         let commands = &program.commands;
         if commands.len() > emit::MOST_COMMANDS as usize {
             return Err(Error::unimplemented(format!("{} commands in one queue of a card", commands.len())));
@@ -92,6 +96,7 @@ impl Loaded {
             can_fail: emitted.iter().flatten().any(|emitted| !emitted.faults.is_empty()),
             copy: copies.and_then(|copy| card.function(&copy.entry)),
             queues: queue as usize + 1,
+            _card: card.clone(),
         };
         let mut rounds = Rounds::default();
         for (command, emitted) in commands.iter().zip(emitted) {

@@ -5,14 +5,16 @@ use std::sync::Arc;
 use plimsoll_base::Code;
 use plimsoll_device::{Bindings, Failure, Fault, Place, Round, Run};
 
+use super::graph_room::GraphRoom;
 use super::loaded::{Action, Launch, LaunchArg, Loaded, NONE, Step};
 use super::memory::LOST;
+use super::stretch::Graphs;
 use super::words::{Word, Words};
 use crate::driver::{Context, Event, Function, Pinned, Stream, Trouble};
 use crate::emit::{self, FaultNumber, FaultText, NO_FAULT};
 
 /// Bytes of a copy that are in pinned memory at once; there are two such pieces.
-const PIECE: usize = 1 << 20;
+pub(super) const PIECE: usize = 1 << 20;
 /// Where the fault word lies in pinned memory, behind the pieces, and a byte behind it.
 const WORD: usize = 2 * PIECE;
 const BYTE: usize = WORD + 8;
@@ -23,11 +25,14 @@ pub(super) struct Shared {
     pub context: Arc<Context>,
     pub stream: Stream,
     pub words: Arc<Words>,
+    pub graphs: Arc<GraphRoom>,
+    /// Whether graphs are made at the first use of bindings.
+    pub at_once: bool,
 }
 
 /// The memory in which an address is.
 #[derive(Clone, Debug)]
-enum Side {
+pub(super) enum Side {
     /// This card's.
     Here,
     Host,
@@ -40,16 +45,26 @@ enum Side {
 #[derive(Debug)]
 pub(super) struct Kept {
     /// The addresses of the program's buffers.
-    bound: Vec<(u64, Side)>,
+    pub bound: Vec<(u64, Side)>,
     last: Bindings,
+    graphs: Prepared,
     arguments: Vec<u64>,
-    pinned: Pinned,
+    pub pinned: Pinned,
     /// When the pieces of pinned memory are free again.
-    free: [Event; 2],
-    next: usize,
+    pub free: [Event; 2],
+    pub next: usize,
     done: Event,
-    word: Word,
-    bounce: Vec<u8>,
+    pub word: Word,
+    pub bounce: Vec<u8>,
+}
+
+/// The graphs of a queue: made at the second use of its bindings, since many are used once.
+#[derive(Debug)]
+enum Prepared {
+    NotYet,
+    Next,
+    /// None where there was no room for them.
+    Done(Option<Graphs>),
 }
 
 impl Kept {
@@ -64,7 +79,32 @@ impl Kept {
         let none = Fault { code: Code::ResourceExhausted, message: "more runs at once than a card has words for faults", numbers: [0, 0] };
         let word = shared.words.take().ok_or(none)?;
         let (bound, arguments, bounce) = (Vec::new(), Vec::new(), Vec::new());
-        Ok(Kept { bound, last: Bindings::default(), arguments, pinned, free, next: 0, done, word, bounce })
+        Ok(Kept { bound, last: Bindings::default(), graphs: Prepared::NotYet, arguments, pinned, free, next: 0, done, word, bounce })
+    }
+
+    /// Where the fault word lies in pinned memory.
+    pub fn fault_place(&self) -> *mut u8 {
+        self.pinned.at(WORD, 8)
+    }
+
+    /// Makes the graphs where it is time. They are used where commands are not timed one by one.
+    fn prepare(&mut self, shared: &Shared, loaded: &Loaded, run: &Run) {
+        if run.trace.is_some() {
+            return;
+        }
+        match self.graphs {
+            Prepared::NotYet if !shared.at_once => self.graphs = Prepared::Next,
+            Prepared::NotYet | Prepared::Next => self.graphs = Prepared::Done(Graphs::new(shared, loaded, self)),
+            Prepared::Done(_) => {}
+        }
+    }
+
+    /// The stretch that begins with a command.
+    fn stretch(&self, number: u32) -> Option<u32> {
+        match &self.graphs {
+            Prepared::Done(Some(graphs)) => graphs.at(number),
+            _ => None,
+        }
     }
 
     /// Finds the addresses of the program's buffers. Allocates nothing where no more than feeds and fetches has moved since the last
@@ -88,6 +128,8 @@ impl Kept {
         last.variables.clone_from(variables);
         last.flags.clone_from(flags);
         last.constants.clone_from(constants);
+        // No launch of them is under way: the run begins.
+        self.graphs = Prepared::NotYet;
         self.bound.clear();
         for index in 0..loaded.buffers.len() as u32 {
             let (base, buffer) = place(index);
@@ -106,7 +148,7 @@ impl Kept {
 }
 
 /// The fault that a call of the driver ends a run with.
-fn fault_of(context: &Context, trouble: Trouble) -> Fault {
+pub(super) fn fault_of(context: &Context, trouble: Trouble) -> Fault {
     context.note(trouble);
     if context.is_lost() {
         return LOST;
@@ -125,10 +167,11 @@ fn fault_of(context: &Context, trouble: Trouble) -> Fault {
 }
 
 /// The fault for an access that no card can make.
-const BEYOND_REACH: Fault = Fault { code: Code::Internal, message: "a kernel of a card is given memory of the processor", numbers: [0, 0] };
+pub(super) const BEYOND_REACH: Fault =
+    Fault { code: Code::Internal, message: "a kernel of a card is given memory of the processor", numbers: [0, 0] };
 
 /// Why a queue does not go on.
-enum Ended {
+pub(super) enum Ended {
     Failed(Failure),
     /// Another queue has failed, or the run is given up.
     Elsewhere,
@@ -137,15 +180,32 @@ enum Ended {
 /// Runs the queue. When it is back, nothing on the card uses the run's blocks any more.
 pub(super) fn run(shared: &Shared, loaded: &Loaded, run: &Run, kept: &mut Kept) {
     let context = &shared.context;
-    let begun = context.enter().and_then(|()| match loaded.can_fail {
+    let entered = context.enter();
+    if entered.is_ok() {
+        kept.bind(shared, loaded, &run.bindings);
+        kept.prepare(shared, loaded, run);
+    }
+    let uses_graphs = run.trace.is_none();
+    // A graph at the beginning sets the word itself.
+    let begun = entered.and_then(|()| match loaded.can_fail && !(uses_graphs && kept.stretch(0).is_some()) {
         true => shared.stream.set_bytes(kept.word.address(), 0xFF, 8),
         false => Ok(()),
     });
     if let Err(trouble) = begun {
         return run.fail(Failure { queue: loaded.queue, command: 0, fault: fault_of(context, trouble) });
     }
-    kept.bind(shared, loaded, &run.bindings);
-    let mut queue = Queue { shared, loaded, run, kept, number: 0, is_pending: true, may_have_failed: false };
+    let mut queue = Queue {
+        shared,
+        loaded,
+        run,
+        kept,
+        number: 0,
+        is_pending: true,
+        may_have_failed: false,
+        word_is_coming: false,
+        owed: None,
+        uses_graphs,
+    };
     let ended = queue.steps();
     // Where the card cannot say that it is done, it does nothing any more.
     let settled = if ended.is_err() { queue.sync() } else { Ok(()) };
@@ -155,17 +215,22 @@ pub(super) fn run(shared: &Shared, loaded: &Loaded, run: &Run, kept: &mut Kept) 
     }
 }
 
-struct Queue<'a> {
-    shared: &'a Shared,
-    loaded: &'a Loaded,
+pub(super) struct Queue<'a> {
+    pub shared: &'a Shared,
+    pub loaded: &'a Loaded,
     run: &'a Run,
-    kept: &'a mut Kept,
+    pub kept: &'a mut Kept,
     /// The command that is pushed.
-    number: u32,
+    pub number: u32,
     /// Whether something was pushed since the host last waited for the card.
-    is_pending: bool,
+    pub is_pending: bool,
     /// Whether a kernel that finds faults was.
-    may_have_failed: bool,
+    pub may_have_failed: bool,
+    /// Whether the last thing that was pushed copies the fault word.
+    word_is_coming: bool,
+    /// The stretch whose results are to be handed on.
+    owed: Option<u32>,
+    uses_graphs: bool,
 }
 
 impl Queue<'_> {
@@ -175,6 +240,18 @@ impl Queue<'_> {
             self.wait(step)?;
             if self.run.has_failed() {
                 return Err(Ended::Elsewhere);
+            }
+            // The host has the results of a stretch before it does anything else.
+            if self.owed.is_some() {
+                self.sync()?;
+            }
+            if let Some(stretch) = self.kept.stretch(self.number).filter(|_| self.uses_graphs) {
+                // It begins without a fault: its first kernels do not look for one.
+                if self.may_have_failed {
+                    self.sync()?;
+                }
+                self.launch_stretch(stretch)?;
+                continue;
             }
             let since = self.run.begins();
             let mut start = self.run.trace.as_ref().map(|trace| (trace, trace.now()));
@@ -186,6 +263,7 @@ impl Queue<'_> {
                         return Err(self.failed(BEYOND_REACH));
                     }
                     self.may_have_failed |= !faults.is_empty();
+                    self.word_is_coming = false;
                     launches.iter().try_for_each(|launch| self.launch(step, launch))?;
                 }
                 Action::Copy => {
@@ -220,6 +298,30 @@ impl Queue<'_> {
         self.settle()
     }
 
+    /// Launches a stretch, whose first command is the next.
+    fn launch_stretch(&mut self, at: u32) -> Result<(), Ended> {
+        let since = self.run.begins();
+        let Prepared::Done(Some(graphs)) = &mut self.kept.graphs else { return Ok(()) };
+        self.is_pending = true;
+        let launched = graphs.launch(at, self.shared, &self.kept.bound);
+        let stretch = graphs.stretch(at);
+        let (end, can_fail, hands_on) = (stretch.end, stretch.can_fail, stretch.hands_on());
+        self.check(launched)?;
+        self.may_have_failed = can_fail;
+        self.word_is_coming = can_fail;
+        self.owed = hands_on.then_some(at);
+        self.number = end;
+        self.run.was_busy(self.loaded.queue, since);
+        Ok(())
+    }
+
+    /// Hands on what the commands before `end` of the stretch that has run have written.
+    fn pay(&mut self, owed: Option<u32>, end: u32) {
+        if let (Some(at), Prepared::Done(Some(graphs))) = (owed, &self.kept.graphs) {
+            graphs.finish(at, end, &self.kept.bound);
+        }
+    }
+
     /// Waits until the waits of the step are over. The card's part is said before: another queue may wait for it.
     fn wait(&mut self, step: &Step) -> Result<(), Ended> {
         for wait in &step.waits {
@@ -248,26 +350,37 @@ impl Queue<'_> {
     }
 
     /// Waits for the card, and looks for faults.
-    fn sync(&mut self) -> Result<(), Ended> {
+    pub fn sync(&mut self) -> Result<(), Ended> {
         if !std::mem::take(&mut self.is_pending) {
             return Ok(());
         }
         let looks = std::mem::take(&mut self.may_have_failed);
+        let is_coming = std::mem::take(&mut self.word_is_coming);
+        let owed = self.owed.take();
         let (stream, kept) = (&self.shared.stream, &mut *self.kept);
-        let synced = match looks {
+        let synced = match looks && !is_coming {
             true => stream.copy_out(&kept.pinned, WORD, kept.word.address(), 8),
             false => Ok(()),
         };
         let synced = synced.and_then(|()| kept.done.record(stream)).and_then(|()| kept.done.synchronize());
         self.check(synced)?;
         if !looks {
+            self.pay(owed, u32::MAX);
             return Ok(());
         }
         let mut word = [0; 8];
         self.kept.pinned.read(WORD, &mut word);
         match u64::from_le_bytes(word) {
-            NO_FAULT => Ok(()),
-            word => Err(Ended::Failed(self.fault(word))),
+            NO_FAULT => {
+                self.pay(owed, u32::MAX);
+                Ok(())
+            }
+            word => {
+                let failure = self.fault(word);
+                // What came before the command that failed stays.
+                self.pay(owed, failure.command);
+                Err(Ended::Failed(failure))
+            }
         }
     }
 
@@ -299,21 +412,21 @@ impl Queue<'_> {
         Failure { queue, command, fault: Fault::invalid(message, numbers) }
     }
 
-    fn check(&self, done: Result<(), Trouble>) -> Result<(), Ended> {
+    pub fn check(&self, done: Result<(), Trouble>) -> Result<(), Ended> {
         done.map_err(|trouble| self.failed(fault_of(&self.shared.context, trouble)))
     }
 
-    fn failed(&self, fault: Fault) -> Ended {
+    pub fn failed(&self, fault: Fault) -> Ended {
         // At the end of the queue no command is left to be pushed.
         let last = self.loaded.steps.len().saturating_sub(1) as u32;
         Ended::Failed(Failure { queue: self.loaded.queue, command: self.number.min(last), fault })
     }
 
-    fn is_reached(&self, index: u32) -> bool {
+    pub fn is_reached(&self, index: u32) -> bool {
         matches!(self.kept.bound[index as usize].1, Side::Here | Side::Nowhere)
     }
 
-    fn address(&self, index: u32) -> u64 {
+    pub fn address(&self, index: u32) -> u64 {
         if index == NONE { 0 } else { self.kept.bound[index as usize].0 }
     }
 
@@ -335,14 +448,14 @@ impl Queue<'_> {
         pushed
     }
 
-    fn push(&mut self, function: Function, blocks: u32, arguments: &mut [u64]) -> Result<(), Ended> {
+    pub fn push(&mut self, function: Function, blocks: u32, arguments: &mut [u64]) -> Result<(), Ended> {
         self.is_pending = true;
         let launched = self.shared.stream.launch(function, blocks, emit::THREADS, arguments);
         self.check(launched)
     }
 
     /// Whether the guard lets the step run, as the host sees it.
-    fn is_wanted(&mut self, step: &Step) -> Result<bool, Ended> {
+    pub fn is_wanted(&mut self, step: &Step) -> Result<bool, Ended> {
         if step.guard == NONE { Ok(true) } else { self.byte(step.guard) }
     }
 
@@ -366,106 +479,5 @@ impl Queue<'_> {
             Side::Other(_) | Side::Nowhere => return Err(self.failed(BEYOND_REACH)),
         }
         Ok(byte[0] != 0)
-    }
-
-    /// Copies; whether the guard let it.
-    fn copy(&mut self, step: &Step) -> Result<bool, Ended> {
-        let bytes = self.loaded.buffers[step.args.0 as usize].bytes;
-        let (from, to) = (self.kept.bound[step.args.0 as usize].clone(), self.kept.bound[step.args.0 as usize + 1].clone());
-        if let ((from, Side::Here), (to, Side::Here)) = (&from, &to) {
-            return self.copy_here(step, *from, *to, bytes).map(|()| true);
-        }
-        if !self.is_wanted(step)? {
-            return Ok(false);
-        }
-        // Pieces go by pinned memory. Nothing is written behind a fault.
-        if self.may_have_failed {
-            self.sync()?;
-        }
-        for at in (0..bytes).step_by(PIECE) {
-            let size = (bytes - at).min(PIECE as u64) as usize;
-            let slot = self.kept.next;
-            self.kept.next = 1 - slot;
-            let freed = self.kept.free[slot].synchronize();
-            self.check(freed)?;
-            self.read_piece(&from, at, slot, size)?;
-            self.write_piece(&to, at, slot, size)?;
-        }
-        Ok(true)
-    }
-
-    /// Bytes of the source to a piece of pinned memory. They are there when it is back.
-    fn read_piece(&mut self, (address, side): &(u64, Side), at: u64, slot: usize, size: usize) -> Result<(), Ended> {
-        let (address, offset) = (address + at, slot * PIECE);
-        match side {
-            Side::Here => {
-                self.is_pending = true;
-                let copied = self.shared.stream.copy_out(&self.kept.pinned, offset, address, size);
-                self.check(copied)?;
-                self.sync()
-            }
-            Side::Host => {
-                // SAFETY: the run keeps so many bytes there, and no other command writes them meanwhile.
-                let bytes = unsafe { std::slice::from_raw_parts(address as *const u8, size) };
-                self.kept.pinned.write(offset, bytes);
-                Ok(())
-            }
-            Side::Other(other) => {
-                let mut bounce = std::mem::take(&mut self.kept.bounce);
-                bounce.resize(size, 0);
-                let read = other.read(address, &mut bounce);
-                self.kept.pinned.write(offset, &bounce);
-                self.kept.bounce = bounce;
-                read.map_err(|trouble| self.failed(fault_of(other, trouble)))?;
-                let entered = self.shared.context.enter();
-                self.check(entered)
-            }
-            Side::Nowhere => Ok(()),
-        }
-    }
-
-    /// Bytes of a piece of pinned memory to where they go.
-    fn write_piece(&mut self, (address, side): &(u64, Side), at: u64, slot: usize, size: usize) -> Result<(), Ended> {
-        let (address, offset) = (address + at, slot * PIECE);
-        match side {
-            Side::Here => {
-                self.is_pending = true;
-                let copied = self.shared.stream.copy_in(address, &self.kept.pinned, offset, size);
-                let copied = copied.and_then(|()| self.kept.free[slot].record(&self.shared.stream));
-                self.check(copied)
-            }
-            Side::Host => {
-                // SAFETY: the run keeps so many bytes there, and no other command uses them meanwhile.
-                let bytes = unsafe { std::slice::from_raw_parts_mut(address as *mut u8, size) };
-                self.kept.pinned.read(offset, bytes);
-                Ok(())
-            }
-            Side::Other(other) => {
-                let mut bounce = std::mem::take(&mut self.kept.bounce);
-                bounce.resize(size, 0);
-                self.kept.pinned.read(offset, &mut bounce);
-                let written = other.write(address, &bounce);
-                self.kept.bounce = bounce;
-                written.map_err(|trouble| self.failed(fault_of(other, trouble)))?;
-                let entered = self.shared.context.enter();
-                self.check(entered)
-            }
-            Side::Nowhere => Ok(()),
-        }
-    }
-
-    /// A copy in the card's memory: the driver's, or a kernel's where it may be passed over.
-    fn copy_here(&mut self, step: &Step, from: u64, to: u64, bytes: u64) -> Result<(), Ended> {
-        self.is_pending = true;
-        if step.guard == NONE && !self.may_have_failed {
-            let copied = self.shared.stream.copy(to, from, bytes);
-            return self.check(copied);
-        }
-        let Some(function) = self.loaded.copy.filter(|_| step.guard == NONE || self.is_reached(step.guard)) else {
-            return Err(self.failed(BEYOND_REACH));
-        };
-        let stop = if self.may_have_failed { self.kept.word.address() } else { 0 };
-        let mut arguments = [self.address(step.guard), stop, emit::fault_base(self.number), from, to, bytes];
-        self.push(function, emit::copy_blocks(bytes), &mut arguments)
     }
 }

@@ -83,6 +83,11 @@ impl Context {
         counted
     }
 
+    /// The driver's handle.
+    pub(super) fn handle(&self) -> Handle {
+        self.handle
+    }
+
     /// Makes it the calling thread's.
     pub fn enter(&self) -> Result<(), Trouble> {
         call!(self.driver, context_set(self.handle))

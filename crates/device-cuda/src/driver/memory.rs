@@ -5,7 +5,7 @@ use std::ffi::c_void;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::raw::{Access, MemoryHandle, MemoryKind, READ_WRITE, Trouble};
+use super::raw::{Access, MAPPED, MemoryHandle, MemoryKind, PORTABLE, READ_WRITE, Trouble};
 use super::{Context, CudaDriver, call};
 
 /// Addresses of a card, with memory behind as many of them as are committed.
@@ -111,7 +111,7 @@ impl Drop for Mapping {
     }
 }
 
-/// Memory of the host that does not move: cards copy from and to it while the host goes on.
+/// Memory of the host that does not move: cards copy from and to it while the host goes on, and kernels use it under its address.
 #[derive(Debug)]
 pub(crate) struct Pinned {
     driver: Arc<CudaDriver>,
@@ -128,8 +128,7 @@ impl Pinned {
     /// So many bytes, of zeros. The calling thread has a context.
     pub fn new(driver: &Arc<CudaDriver>, bytes: usize) -> Result<Pinned, Trouble> {
         let mut start: *mut c_void = std::ptr::null_mut();
-        // Of all contexts.
-        call!(driver, host_allocate(&mut start, bytes, 1))?;
+        call!(driver, host_allocate(&mut start, bytes, PORTABLE | MAPPED))?;
         // SAFETY: so many bytes are there, and nobody else knows them.
         unsafe { start.cast::<u8>().write_bytes(0, bytes) };
         Ok(Pinned { driver: driver.clone(), start: start.cast(), bytes })

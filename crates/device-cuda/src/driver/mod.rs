@@ -1,7 +1,8 @@
-//! NVIDIA's driver, as far as computing needs it: contexts, memory, streams, events, modules. Every handle belongs to one value, which
+//! NVIDIA's driver, as far as computing needs it: contexts, memory, streams, events, modules, graphs. Every handle belongs to one value, which
 //! gives it back when it is dropped. The library is found when the program runs; a function that it lacks is an error with its name.
 
 mod context;
+mod graph;
 mod memory;
 mod module;
 pub(crate) mod raw;
@@ -15,6 +16,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use plimsoll_base::{Code, Error, Kind, Result};
 
 pub(crate) use context::Context;
+pub(crate) use graph::{Graph, GraphExec, LONGEST_COPY, Spot};
 pub(crate) use memory::{Mapping, Pinned};
 pub(crate) use module::{Argument, Function, Module};
 pub(crate) use raw::Trouble;

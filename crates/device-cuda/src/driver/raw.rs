@@ -102,8 +102,64 @@ impl MemoryKind {
     }
 }
 
+/// `CUDA_KERNEL_NODE_PARAMS_v2`.
+#[repr(C)]
+pub(crate) struct KernelNode {
+    pub function: Handle,
+    pub blocks: [c_uint; 3],
+    pub threads: [c_uint; 3],
+    pub shared: c_uint,
+    pub params: *mut *mut c_void,
+    pub extra: *mut *mut c_void,
+    pub kernel: Handle,
+    pub context: Handle,
+}
+
+/// `CUDA_MEMCPY3D_v2`.
+#[repr(C)]
+pub(crate) struct CopyNode {
+    pub from: CopySide,
+    pub to: CopySide,
+    pub width: usize,
+    pub height: usize,
+    pub depth: usize,
+}
+
+/// One side of it.
+#[repr(C)]
+pub(crate) struct CopySide {
+    pub offsets: [usize; 4],
+    pub kind: c_int,
+    pub host: *mut c_void,
+    pub device: u64,
+    pub array: Handle,
+    pub reserved: *mut c_void,
+    pub pitch: usize,
+    pub height: usize,
+}
+
+/// `CU_MEMORYTYPE_HOST`.
+pub(crate) const OF_THE_HOST: c_int = 1;
+/// `CU_MEMORYTYPE_DEVICE`.
+pub(crate) const OF_A_CARD: c_int = 2;
+
+/// `CUDA_MEMSET_NODE_PARAMS_v1`.
+#[repr(C)]
+pub(crate) struct FillNode {
+    pub to: u64,
+    pub pitch: usize,
+    pub value: c_uint,
+    pub element: c_uint,
+    pub width: usize,
+    pub height: usize,
+}
+
 /// `CU_MEM_ACCESS_FLAGS_PROT_READWRITE`.
 pub(crate) const READ_WRITE: c_int = 3;
+/// `CU_MEMHOSTALLOC_PORTABLE`: of all contexts.
+pub(crate) const PORTABLE: c_uint = 1;
+/// `CU_MEMHOSTALLOC_DEVICEMAP`: kernels can use it.
+pub(crate) const MAPPED: c_uint = 2;
 /// `CU_CTX_SCHED_BLOCKING_SYNC`: threads that wait for the card sleep.
 pub(crate) const BLOCKING: c_uint = 4;
 /// `CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING`.
@@ -159,6 +215,15 @@ functions! {
     module_load: unsafe extern "C" fn(*mut Handle, *const c_void) -> c_uint = c"cuModuleLoadData";
     module_unload: unsafe extern "C" fn(Handle) -> c_uint = c"cuModuleUnload";
     module_function: unsafe extern "C" fn(*mut Handle, Handle, *const c_char) -> c_uint = c"cuModuleGetFunction";
+    graph_create: unsafe extern "C" fn(*mut Handle, c_uint) -> c_uint = c"cuGraphCreate";
+    graph_destroy: unsafe extern "C" fn(Handle) -> c_uint = c"cuGraphDestroy";
+    graph_kernel: unsafe extern "C" fn(*mut Handle, Handle, *const Handle, usize, *const KernelNode) -> c_uint = c"cuGraphAddKernelNode_v2";
+    graph_copy: unsafe extern "C" fn(*mut Handle, Handle, *const Handle, usize, *const CopyNode, Handle) -> c_uint = c"cuGraphAddMemcpyNode";
+    graph_fill: unsafe extern "C" fn(*mut Handle, Handle, *const Handle, usize, *const FillNode, Handle) -> c_uint = c"cuGraphAddMemsetNode";
+    graph_instantiate: unsafe extern "C" fn(*mut Handle, Handle, c_ulonglong) -> c_uint = c"cuGraphInstantiateWithFlags";
+    graph_exec_destroy: unsafe extern "C" fn(Handle) -> c_uint = c"cuGraphExecDestroy";
+    graph_upload: unsafe extern "C" fn(Handle, Handle) -> c_uint = c"cuGraphUpload";
+    graph_launch: unsafe extern "C" fn(Handle, Handle) -> c_uint = c"cuGraphLaunch";
     launch: unsafe extern "C" fn(Handle, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, Handle, *mut *mut c_void, *mut *mut c_void) -> c_uint = c"cuLaunchKernel";
 }
 

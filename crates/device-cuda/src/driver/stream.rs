@@ -29,6 +29,11 @@ impl Stream {
         Ok(Stream { driver: driver.clone(), handle, end })
     }
 
+    /// The driver's handle.
+    pub(super) fn handle(&self) -> Handle {
+        self.handle
+    }
+
     /// Fills bytes of the card.
     pub fn set_bytes(&self, address: u64, value: u8, bytes: u64) -> Result<(), Trouble> {
         if bytes == 0 {

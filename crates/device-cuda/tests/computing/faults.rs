@@ -97,7 +97,8 @@ fn behind_a_fault_nothing_changes() {
         loaded.set(PARAMS, [1.0f32, 2.0, 3.0, 4.0].map(f32::to_le_bytes));
         loaded.set(INDICES, [3i32, -7, 9].map(i32::to_le_bytes));
         loaded.set(GUARD, [[1, 0, 0, 0]]);
-        for _ in 0..2 {
+        // From the second step on by a graph.
+        for _ in 0..3 {
             let failure = loaded.step().expect("an index is outside");
             assert_eq!((failure.command, failure.fault.code), (0, Code::InvalidArgument));
             assert_eq!(failure.fault.to_error().message(), "indices[1] is not in [0, 4)");
@@ -112,9 +113,34 @@ fn behind_a_fault_nothing_changes() {
             loaded.set(INDICES, [3i32, 0, 1].map(i32::to_le_bytes));
             [4.0, 1.0, 2.0]
         };
-        assert_eq!((loaded.step(), loaded.floats::<3>(TAKEN)), (None, expected));
+        for _ in 0..2 {
+            assert_eq!((loaded.step(), loaded.floats::<3>(TAKEN)), (None, expected));
+        }
         let behind = [FIRST, SECOND, THIRD].map(|offset| loaded.floats::<4>(offset));
         assert_eq!(behind, [[1.0, 2.0, 3.0, 4.0], [1.0; 4], *loaded.feed]);
+    }
+}
+
+/// Memory of the host that copies before and behind a fault go to: the former stay.
+#[test]
+fn what_came_before_a_fault_stays() {
+    let Some(cards) = Cards::new("before", &[64]) else { return };
+    let take = program(false).remove(0);
+    let flag = |number: u32| BufferRef { place: Place::VariableFlag(number), offset: 0, bytes: 16 };
+    let feed = BufferRef { place: Place::Feed(0), offset: 0, bytes: 16 };
+    let copy = |from, to| command(Work::Copy, vec![from, to]);
+    let commands = vec![copy(here(PARAMS, 16), flag(0)), copy(feed, flag(1)), take, copy(here(PARAMS, 16), flag(2)), copy(feed, flag(3))];
+    let mut loaded = Loaded::new(&cards, commands);
+    let mut flags = Box::new([[0f32; 4]; 4]);
+    let places = flags.iter_mut().map(|flag| Address::new(flag.as_mut_ptr().cast())).collect();
+    Run::alone(&mut loaded.run).bindings.flags = places;
+    let params = [1.0f32, 2.0, 3.0, 4.0];
+    loaded.set(PARAMS, params.map(f32::to_le_bytes));
+    for (index, behind) in [(9, [[0.0; 4]; 2]), (2, [params, *loaded.feed])].repeat(3) {
+        loaded.set(INDICES, [0, 1, index].map(i32::to_le_bytes));
+        *flags = [[0.0; 4]; 4];
+        assert_eq!(loaded.step().is_some(), index == 9);
+        assert_eq!(*flags, [params, *loaded.feed, behind[0], behind[1]], "index {index}");
     }
 }
 
@@ -125,10 +151,14 @@ fn copies_obey_their_guards() {
     commands.iter_mut().for_each(|command| command.guard = Some(here(GUARD, 1)));
     let mut loaded = Loaded::new(&cards, commands);
     loaded.set(PARAMS, [1.0f32; 4].map(f32::to_le_bytes));
-    assert_eq!((loaded.step(), [FIRST, SECOND, THIRD].map(|offset| loaded.floats::<4>(offset))), (None, [[0.0; 4]; 3]));
-    loaded.set(GUARD, [[1, 0, 0, 0]]);
     let done = [[1.0; 4], [1.0; 4], [5.0, 6.0, 7.0, 8.0]];
-    assert_eq!((loaded.step(), [FIRST, SECOND, THIRD].map(|offset| loaded.floats::<4>(offset))), (None, done));
+    for _ in 0..3 {
+        for (guard, expected) in [(0, [[0.0; 4]; 3]), (1, done)] {
+            loaded.set(GUARD, [[guard, 0, 0, 0]]);
+            [FIRST, SECOND, THIRD].into_iter().for_each(|offset| loaded.set(offset, [[0; 4]; 4]));
+            assert_eq!((loaded.step(), [FIRST, SECOND, THIRD].map(|offset| loaded.floats::<4>(offset))), (None, expected));
+        }
+    }
 }
 
 #[test]
@@ -163,7 +193,8 @@ fn loops_go_on_while_the_card_says_so() {
     let commands = std::iter::once(begin).chain(body).chain([end]).collect();
     let mut loaded = Loaded::new(&cards, commands);
     loaded.set(PARAMS, [[0, 0, 128, 63]]);
-    for (bools, left, filled) in [([1, 1, 0, 1], [0, 1, 1, 1], 1.0), ([0, 1, 1, 1], [0, 1, 1, 1], 0.0)] {
+    let cases = [([1, 1, 0, 1], [0, 1, 1, 1], 1.0), ([0, 1, 1, 1], [0, 1, 1, 1], 0.0)];
+    for (bools, left, filled) in cases.repeat(3) {
         loaded.set(GUARD, [bools]);
         loaded.set(SECOND, [[0; 4]; 4]);
         assert_eq!(loaded.step(), None);

@@ -1,6 +1,8 @@
 //! Cards that compute, without a card: the driver's library and the compiler's are mocks, opened by their paths as the real ones are.
 
+mod driver;
 mod faults;
+mod graphs;
 mod machine;
 mod refused;
 mod rig;
@@ -11,7 +13,7 @@ use std::sync::{Arc, Mutex};
 use plimsoll_base::{Bytes, Code, Result};
 use plimsoll_device::conformance::run_all;
 use plimsoll_device::{CardPart, Device, DeviceName, DeviceSpec};
-use plimsoll_device_cuda::{CudaCard, CudaDevice, CudaLibrary, any_card};
+use plimsoll_device_cuda::{CudaCard, CudaDevice, CudaLibrary, GraphUse, any_card};
 use plimsoll_memory::{Denied, Ledger, Upstream};
 use plimsoll_mock_driver as mock;
 
@@ -19,9 +21,10 @@ use rig::Cards;
 
 #[test]
 fn cards_do_what_devices_do() {
-    for is_one in [false, true] {
-        let Some(cards) = Cards::new(&format!("suite-{is_one}"), &[256; 3]) else { return };
-        run_all(&Cards { is_one, ..cards });
+    // Whether devices are parts of one card, and whether graphs are made at the first step.
+    for (is_one, at_once) in [(false, false), (true, false), (false, true), (true, true)] {
+        let Some(cards) = Cards::new(&format!("suite-{is_one}-{at_once}"), &[256; 3]) else { return };
+        run_all(&Cards { is_one, graphs: GraphUse { at_once, ..cards.graphs }, ..cards });
     }
 }
 
@@ -107,7 +110,7 @@ fn bytes_go_back_to_others_after_the_card_has_them() {
         let spec = CudaDevice::spec(card.granularity(), spec);
         let gpus = mock::Machine::open(cards.machine.folder()).unwrap();
         let ledger = Ledger::with_upstream("GPU:0", Some(Bytes(48 << 20)), Behind { gpus, seen: seen.clone() });
-        CudaDevice::on(card, spec, ledger, Arc::new(CudaLibrary))
+        CudaDevice::on(card, spec, ledger, Arc::new(CudaLibrary), GraphUse::default())
     };
     let card = cards.card(0);
     let device = open(&card, 6 << 20).unwrap();

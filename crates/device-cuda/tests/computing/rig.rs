@@ -6,7 +6,7 @@ use plimsoll_base::{Bytes, Error, Result};
 use plimsoll_device::conformance::{CellOperation, Rig};
 use plimsoll_device::{CardPart, Cost, Device, DeviceName, DeviceSpec, KernelCall, Library, Load, Variant};
 use plimsoll_device_cuda::emit::{Emitted, FaultNumber, FaultText, Kernel, KernelArg};
-use plimsoll_device_cuda::{Compiler, CudaCard, CudaDevice, CudaDriver, CudaSource, any_card, variant_of};
+use plimsoll_device_cuda::{Compiler, CudaCard, CudaDevice, CudaDriver, CudaSource, GraphUse, any_card, variant_of};
 use plimsoll_memory::Ledger;
 use plimsoll_request::KernelRequest;
 
@@ -19,6 +19,7 @@ pub struct Cards {
     pub compiler: Arc<Compiler>,
     /// Whether devices are parts of one card.
     pub is_one: bool,
+    pub graphs: GraphUse,
 }
 
 impl Cards {
@@ -26,7 +27,7 @@ impl Cards {
         let machine = Machine::new(test, mebibytes)?;
         let driver = CudaDriver::load(&machine.driver()).unwrap();
         let compiler = Arc::new(Compiler::load(&machine.compiler(), Some(machine.folder().join("cubins"))).unwrap());
-        Some(Cards { machine, driver, compiler, is_one: false })
+        Some(Cards { machine, driver, compiler, is_one: false, graphs: GraphUse::default() })
     }
 
     pub fn card(&self, number: usize) -> Arc<CudaCard> {
@@ -40,7 +41,7 @@ impl Cards {
         let spec = DeviceSpec { name: DeviceName::local("GPU", index), memory_limit: line, card: Some(part), ..any_card() };
         let spec = CudaDevice::spec(card.granularity(), spec);
         let ledger = Ledger::new(spec.name.to_string(), spec.memory_limit);
-        CudaDevice::on(card, spec, ledger, library)
+        CudaDevice::on(card, spec, ledger, library, self.graphs)
     }
 }
 

@@ -10,10 +10,13 @@ use plimsoll_memory::Address;
 use plimsoll_request::KernelRequest;
 use plimsoll_request::movement::Movement;
 
+use super::driver::Driver;
 use super::rig::Cards;
 
-/// Opens a card, and runs a program with a copy from the host, a kernel, and a copy back, twice.
-fn scenario(cards: &Cards) -> Result<()> {
+/// Opens a card, and runs a program with a copy from the host, a kernel, and a copy back, four times. Returns whether it was launched as a graph.
+fn scenario(cards: &Cards) -> Result<bool> {
+    let launches = || Driver::open(&cards.machine).calls(Some("cuGraphLaunch"));
+    let before = launches();
     let card = CudaCard::open(&cards.driver, &cards.driver.cards()?[0], &cards.compiler)?;
     let device = cards.device(&card, 0, Some(Bytes(32 << 20)), Arc::new(CudaLibrary))?;
     let arena = device.allocate(Bytes(3 << 20), "arena")?;
@@ -38,14 +41,14 @@ fn scenario(cards: &Cards) -> Result<()> {
         ..Bindings::default()
     };
     let mut run = Arc::new(Run::new(1, bindings));
-    for _ in 0..2 {
+    for _ in 0..4 {
         Run::alone(&mut run).restart();
         executable.submit(&run);
         device.drive(&run);
         run.failure().map_or(Ok(()), |failure| Err(failure.fault.to_error()))?;
         assert_eq!(std::mem::take(&mut fetch), feed.repeat(4)[..]);
     }
-    Ok(())
+    Ok(launches() > before)
 }
 
 #[test]
@@ -53,15 +56,24 @@ fn every_call_may_find_no_memory() {
     let Some(cards) = Cards::new("short", &[64]) else { return };
     let gpus = &cards.machine.gpus;
     gpus.refuse(0, u64::MAX).unwrap();
-    scenario(&cards).unwrap();
+    assert!(scenario(&cards).unwrap());
     let calls = u64::MAX - gpus.left(0).unwrap();
     assert!((20..500).contains(&calls), "{calls} calls");
+    let mut without = 0;
     for call in 1..=calls {
         gpus.refuse(0, call).unwrap();
-        let error = scenario(&cards).expect_err("a call found no memory");
-        assert_eq!((error.code(), gpus.left(0).unwrap()), (Code::ResourceExhausted, 0), "call {call} of {calls}: {error}");
-        assert_eq!(cards.machine.used(0), 0, "call {call} of {calls}: {error}");
+        match scenario(&cards) {
+            Err(error) => assert_eq!(error.code(), Code::ResourceExhausted, "call {call} of {calls}: {error}"),
+            // Without room for a graph commands are pushed one by one.
+            Ok(is_a_graph) => {
+                assert!(!is_a_graph, "call {call} of {calls} found no memory");
+                without += 1;
+            }
+        }
+        assert_eq!((gpus.left(0).unwrap(), cards.machine.used(0)), (0, 0), "call {call} of {calls}");
     }
+    // Pinned memory, a graph, three nodes; made ready to run, and put on the card.
+    assert_eq!(without, 7);
     gpus.refuse(0, 0).unwrap();
-    scenario(&cards).unwrap();
+    assert!(scenario(&cards).unwrap());
 }

@@ -84,7 +84,8 @@ fn gpus(machine: &MachineDescription, options: &Options) -> Result<(Division, Ve
             let count = parts.get(&described.device.uuid).copied().unwrap_or(0);
             opened[at] |= count > 0;
             if opened[at] {
-                cards[at].overhead = described.device.overhead + Bytes(described.granularity.unwrap_or(0) * count);
+                cards[at].overhead = described.device.overhead
+                    + Bytes(described.granularity.map_or(0, |granularity| CudaDevice::own(granularity).0) * count);
             }
         }
         division = resolve(&cards, options, &Environment::new())?;
@@ -138,7 +139,7 @@ pub(crate) fn describe(options: &Options, environment: &Environment) -> Result<M
         let Some(spec) = part.and_then(|part| specs.get(part)) else { continue };
         let count = parts.get(&card.device.uuid).copied().unwrap_or(0);
         card.granularity = Some(spec.granularity);
-        card.device.overhead = card.device.overhead - Bytes(spec.granularity * count);
+        card.device.overhead = card.device.overhead - Bytes(CudaDevice::own(spec.granularity).0 * count);
     }
     Ok(MachineDescription { processor: super::processor(), cards })
 }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use plimsoll_base::{Bytes, Code, Error, Result};
 use plimsoll_cards::{Division, Environment, LogicalDevice, Options, PhysicalDevice, Processor, Reserve, resolve};
 use plimsoll_device::{Device, DeviceKind, DeviceSpec, InstructionSet};
-use plimsoll_device_cuda::{CudaCard, CudaDevice, CudaLibrary};
+use plimsoll_device_cuda::{CudaCard, CudaDevice, CudaLibrary, GraphUse};
 use plimsoll_device_sim::{Compute, SimDevice};
 use plimsoll_kernels::CpuKernels;
 use plimsoll_machine::{CardInfo, CardUpstream, Machine, StateDir};
@@ -84,9 +84,9 @@ fn open_on(
             let parts = parts(&division, infos)?;
             failed = open_new(nvidia, &seat, parts.keys().copied(), &mut cards, &mut contexts)?.or(failed);
             for (&card, opened) in &contexts {
-                // Each logical device has a piece of the card for itself.
+                // Each logical device has a piece of the card, and room for graphs, for itself.
                 let count = parts.get(&card).copied().unwrap_or(0);
-                cards[card].overhead = opened.context + Bytes(opened.card.granularity() * count);
+                cards[card].overhead = opened.context + Bytes(CudaDevice::own(opened.card.granularity()).0 * count);
             }
             division = resolve(&cards, options, environment)?;
             if self::parts(&division, infos)? == parts {
@@ -206,7 +206,7 @@ fn device(gpu: &LogicalDevice, card: usize, board: &Board, seat: &Seat, asking: 
     let ledger = Ledger::with_upstream(spec.name.to_string(), spec.memory_limit, upstream(gpu, card, &spec, seat, asking));
     Ok(match board {
         Board::Simulated(compute) => Arc::new(SimDevice::on(compute, spec, ledger, Arc::new(CpuKernels))?),
-        Board::Nvidia(card) => Arc::new(CudaDevice::on(card, spec, ledger, Arc::new(CudaLibrary))?),
+        Board::Nvidia(card) => Arc::new(CudaDevice::on(card, spec, ledger, Arc::new(CudaLibrary), GraphUse::default())?),
     })
 }
 

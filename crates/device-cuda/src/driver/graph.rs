@@ -1,0 +1,127 @@
+//! Graphs: work that is made once and launched by one call.
+
+use std::ffi::c_void;
+use std::sync::Arc;
+
+use super::raw::{self, CopyNode, CopySide, FillNode, Handle, KernelNode, Trouble};
+use super::{Argument, Context, Function, Stream, call};
+
+/// A graph that is being made: each node comes behind the one before. The calling thread is in the card's context.
+#[derive(Debug)]
+pub(crate) struct Graph {
+    context: Arc<Context>,
+    handle: Handle,
+    last: Option<Handle>,
+}
+
+/// The longest copy that is a node: the driver bounds the length of a row.
+pub(crate) const LONGEST_COPY: u64 = (1 << 31) - 1;
+
+impl Graph {
+    /// A graph without nodes.
+    pub fn new(context: &Arc<Context>) -> Result<Graph, Trouble> {
+        let mut handle = std::ptr::null_mut();
+        call!(context.driver, graph_create(&mut handle, 0))?;
+        Ok(Graph { context: context.clone(), handle, last: None })
+    }
+
+    fn add(&mut self, add: impl FnOnce(&Context, *mut Handle, Handle, *const Handle, usize) -> Result<(), Trouble>) -> Result<(), Trouble> {
+        let mut node = std::ptr::null_mut();
+        let after = self.last.as_slice();
+        add(&self.context, &mut node, self.handle, after.as_ptr(), after.len())?;
+        self.last = Some(node);
+        Ok(())
+    }
+
+    /// A kernel, as [`Stream::launch`] launches it. Its arguments are read now.
+    pub fn kernel(&mut self, function: Function, blocks: u32, threads: u32, arguments: &mut [Argument]) -> Result<(), Trouble> {
+        let mut places: Vec<*mut c_void> = arguments.iter_mut().map(|argument| (&raw mut *argument).cast()).collect();
+        let node = KernelNode {
+            function: function.0,
+            blocks: [blocks, 1, 1],
+            threads: [threads, 1, 1],
+            shared: 0,
+            params: places.as_mut_ptr(),
+            extra: std::ptr::null_mut(),
+            kernel: std::ptr::null_mut(),
+            context: self.context.handle(),
+        };
+        self.add(|context, place, graph, after, count| call!(context.driver, graph_kernel(place, graph, after, count, &node)))
+    }
+
+    /// A copy of at most [`LONGEST_COPY`] bytes, and at least one.
+    pub fn copy(&mut self, to: Spot, from: Spot, bytes: u64) -> Result<(), Trouble> {
+        let bytes = bytes as usize;
+        let node = CopyNode { from: from.side(bytes), to: to.side(bytes), width: bytes, height: 1, depth: 1 };
+        self.add(|context, place, graph, after, count| {
+            call!(context.driver, graph_copy(place, graph, after, count, &node, context.handle()))
+        })
+    }
+
+    /// Fills bytes of the card; at least one.
+    pub fn set_bytes(&mut self, address: u64, value: u8, bytes: u64) -> Result<(), Trouble> {
+        let node = FillNode { to: address, pitch: 0, value: value.into(), element: 1, width: bytes as usize, height: 1 };
+        self.add(|context, place, graph, after, count| {
+            call!(context.driver, graph_fill(place, graph, after, count, &node, context.handle()))
+        })
+    }
+
+    /// The graph, ready to be launched on the context's streams, and on the card already.
+    pub fn instantiate(self, stream: &Stream) -> Result<GraphExec, Trouble> {
+        let mut handle = std::ptr::null_mut();
+        call!(self.context.driver, graph_instantiate(&mut handle, self.handle, 0))?;
+        let executable = GraphExec { context: self.context.clone(), handle };
+        call!(self.context.driver, graph_upload(handle, stream.handle()))?;
+        Ok(executable)
+    }
+}
+
+impl Drop for Graph {
+    fn drop(&mut self) {
+        let _ = call!(self.context.driver, graph_destroy(self.handle));
+    }
+}
+
+/// One end of a copy in a graph.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Spot {
+    /// An address of the card.
+    Card(u64),
+    /// Pinned memory, which lives as long as the graph.
+    Pinned(*mut u8),
+}
+
+impl Spot {
+    fn side(self, bytes: usize) -> CopySide {
+        let null = std::ptr::null_mut();
+        let (kind, host, device) = match self {
+            Spot::Card(address) => (raw::OF_A_CARD, null, address),
+            Spot::Pinned(start) => (raw::OF_THE_HOST, start.cast(), 0),
+        };
+        CopySide { offsets: [0; 4], kind, host, device, array: null, reserved: null, pitch: bytes, height: 1 }
+    }
+}
+
+/// A graph that can be launched.
+#[derive(Debug)]
+pub(crate) struct GraphExec {
+    context: Arc<Context>,
+    handle: Handle,
+}
+
+// SAFETY: it may be used from any thread, one at a time.
+unsafe impl Send for GraphExec {}
+
+impl GraphExec {
+    /// Launches it. The memory that its nodes name lives until it has run.
+    pub fn launch(&self, stream: &Stream) -> Result<(), Trouble> {
+        call!(self.context.driver, graph_launch(self.handle, stream.handle()))
+    }
+}
+
+impl Drop for GraphExec {
+    fn drop(&mut self) {
+        let _ = self.context.enter();
+        let _ = call!(self.context.driver, graph_exec_destroy(self.handle));
+    }
+}
