@@ -1,7 +1,7 @@
 //! Loops of several queues. Both devices have numbers that each mixes with the other's in every iteration.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use plimsoll_base::Code;
 
@@ -181,7 +181,13 @@ pub(super) fn a_shared_loop_without_an_end_can_be_given_up(rig: &dyn Rig) {
     std::thread::scope(|scope| {
         scope.spawn(move || {
             std::thread::sleep(Duration::from_millis(30));
-            run.upgrade().expect("the run is there until it is over").give_up();
+            let run = run.upgrade().expect("the run is there until it is over");
+            // However slow the machine is: not before an iteration is over, which nothing but the queue's turn says.
+            let start = Instant::now();
+            while run.turn(0) == 0 && start.elapsed() < Duration::from_secs(10) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            run.give_up();
         });
         devices[0].drive(&loaded.run);
     });
