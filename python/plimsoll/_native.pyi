@@ -1,5 +1,5 @@
 import os
-from typing import Any, Optional, Sequence
+from typing import Any, Optional, Sequence, TypedDict
 
 ENVIRONMENT: list[str]
 
@@ -66,14 +66,18 @@ class Builder:
     def computed(self) -> list[str]: ...
     def op_def(self, op: str) -> Optional[tuple[list[Arg], list[Arg], list[tuple[str, str, bool, Any]]]]: ...
 
+class Given(TypedDict):
+    config: Optional[bytes]
+    limits: Optional[dict[str, str]]
+    device_count: Optional[dict[str, int]]
+    sim_gpus: Optional[str]
+    spill: Optional[str]
+    exact_convolutions: bool
+    fit: bool
+    described: Optional[str | os.PathLike[str]]
+
 class Devices:
-    def __new__(
-        cls,
-        config: Optional[bytes] = None,
-        limits: Optional[dict[str, str]] = None,
-        device_count: Optional[dict[str, int]] = None,
-        sim_gpus: Optional[str] = None,
-    ) -> Devices: ...
+    def __new__(cls, given: Given) -> Devices: ...
     def load(self, path: str | os.PathLike[str], tags: Optional[list[str]] = None) -> Session: ...
     def session(self, graph: bytes) -> Session: ...
     def build(self, builder: Builder) -> Session: ...

@@ -80,6 +80,8 @@ class PlimsollBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[m
     def terminate(self) -> None:
         """Resets what was learned of the calls' times. The workers stay for the next loop, until the backend is left."""
         self.reset_batch_stats()
+        # The loop refers to the backend: otherwise the workers, with their leases, would stay until the interpreter looks for cycles.
+        self.parallel = None
 
 
 joblib.register_parallel_backend("plimsoll", PlimsollBackend)

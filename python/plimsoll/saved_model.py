@@ -20,9 +20,13 @@ def load(
     limits: Optional[Limits] = None,
     device_count: Optional[Mapping[str, int]] = None,
     sim_gpus: Optional[str] = None,
+    spill: Optional[str] = None,
+    exact_convolutions: bool = False,
+    fit: bool = True,
 ) -> SavedModel:
     """Loads a SavedModel; `config` and the rest as for `plimsoll.Session`. Variables are read from its files when a call needs them."""
-    return SavedModel(Session(path, config, limits, device_count=device_count, sim_gpus=sim_gpus, tags=tags))
+    options: Dict[str, Any] = {"spill": spill, "exact_convolutions": exact_convolutions, "fit": fit, "tags": tags}
+    return SavedModel(Session(path, config, limits, device_count=device_count, sim_gpus=sim_gpus, **options))
 
 
 class SavedModel:

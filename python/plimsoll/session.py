@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import collections
+import functools
 import os
 import weakref
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Union
@@ -19,21 +21,42 @@ def open_devices(
     limits: Optional[Limits] = None,
     device_count: Optional[Mapping[str, int]] = None,
     sim_gpus: Optional[str] = None,
+    *,
+    spill: Optional[str] = None,
+    exact_convolutions: bool = False,
+    fit: bool = True,
+    described: Optional[Union[str, os.PathLike[str]]] = None,
 ) -> _native.Devices:
     """Opens the machine's devices; those of `plimsoll.config`, which sessions share, where nothing is given.
 
-    `config` is a ConfigProto: encoded, as text, or TensorFlow's own. `sim_gpus` are simulated cards, as "2x4GiB".
+    `config` is a ConfigProto: encoded, as text, or TensorFlow's own. `sim_gpus` are simulated cards, as "2x4GiB". `spill` is a folder
+    and a size, as "/var/tmp=8GiB": a file there, of this size at most, in which values of processors wait where a plan is made to fit.
+    With `exact_convolutions`, convolutions do all multiplications, also where a form with fewer is faster. Without `fit`, a plan that is
+    over a limit is refused instead of made to fit. `described` is a file in place of this machine, which then only plans: `plan`.
     """
-    if config is None and limits is None and device_count is None and sim_gpus is None:
+    own = config, limits, device_count, sim_gpus, spill, described
+    if all(each is None for each in own) and exact_convolutions is False and fit is True:
         return _context.settings().open()
     if config is not None and not isinstance(config, (bytes, str)):
+        if not hasattr(config, "SerializeToString"):
+            raise TypeError(f"config must be a ConfigProto, encoded or as text too, not {type(config).__name__}")
         config = config.SerializeToString()
     if isinstance(config, str):
         config = config.encode()
     if limits is not None and not isinstance(limits, Mapping):
         limits = {"": limits}
-    sizes = None if limits is None else {device: str(limit) for device, limit in limits.items()}
-    return _native.Devices(config, sizes, None if device_count is None else dict(device_count), sim_gpus)
+    return _native.Devices(
+        {
+            "config": config,
+            "limits": None if limits is None else {device: str(limit) for device, limit in limits.items()},
+            "device_count": None if device_count is None else dict(device_count),
+            "sim_gpus": sim_gpus,
+            "spill": spill,
+            "exact_convolutions": exact_convolutions,
+            "fit": fit,
+            "described": described,
+        }
+    )
 
 
 KEPT = 64
@@ -73,8 +96,8 @@ class Session:
     """A graph on devices, with its variables. Any number of threads may use it.
 
     `graph` is a path (GraphDef, MetaGraph or SavedModel), an encoded GraphDef, or an object of TensorFlow (`tf.Graph`, GraphDef).
-    `config`, `limits`, `device_count`, `sim_gpus`: see `open_devices`; with any of them, the session has devices of
-    its own. `tags` name the graph of a SavedModel that has several.
+    `config`, `limits`, `device_count`, `sim_gpus`, `spill`, `exact_convolutions`, `fit`: see `open_devices`; with any of them, the session
+    has devices of its own. `tags` name the graph of a SavedModel that has several.
 
     Raises `plimsoll.errors.OpError`, whose subclasses have TensorFlow's names.
     """
@@ -87,9 +110,16 @@ class Session:
         *,
         device_count: Optional[Mapping[str, int]] = None,
         sim_gpus: Optional[str] = None,
+        spill: Optional[str] = None,
+        exact_convolutions: bool = False,
+        fit: bool = True,
         tags: Optional[Sequence[str]] = None,
     ) -> None:
-        self._devices: Any = open_devices(config, limits, device_count, sim_gpus)
+        options: Dict[str, Any] = {"spill": spill, "exact_convolutions": exact_convolutions, "fit": fit}
+        self._open(open_devices(config, limits, device_count, sim_gpus, **options), graph, tags)
+
+    def _open(self, devices: _native.Devices, graph: Any, tags: Optional[Sequence[str]]) -> None:
+        self._devices: Any = devices
         self._handed: weakref.WeakSet[_native.Callable] = weakref.WeakSet()
         """Callables of which others may have more than the session."""
         _log.device_mapping(self._devices.device_mapping())
@@ -103,13 +133,15 @@ class Session:
         if isinstance(graph, (str, os.PathLike)):
             self._session = self._devices.load(graph, None if tags is None else list(tags))
         else:
+            if not isinstance(graph, (bytes, bytearray, memoryview)):
+                raise TypeError(f"graph must be a path, an encoded GraphDef or TensorFlow's own, not {type(graph).__name__}")
             self._session = self._devices.session(bytes(graph))
 
     def run(self, fetches: Any, feed_dict: Optional[Mapping[Any, Any]] = None, options: None = None, run_metadata: None = None) -> Any:
         """Runs the graph once, and returns what `fetches` asks for, in its structure.
 
-        A fetch is a tensor ("loss:0"), whose value comes, or an operation ("train"), for which None comes; lists, tuples, named tuples
-        and dicts of them may be nested. A feed is an array or what NumPy makes one of; contiguous memory is not copied.
+        A fetch is a tensor ("loss:0"), whose value comes, or an operation ("train"), for which None comes; lists, tuples, named tuples,
+        dicts and classes of attrs with them may be nested. A feed is an array or what NumPy makes one of; contiguous memory is not copied.
         """
         if options is not None or run_metadata is not None:
             raise NotImplementedError("plimsoll.Session.run: options and run_metadata")
@@ -188,7 +220,7 @@ class Session:
         self._session.restore(checkpoint)
 
     def close(self) -> None:
-        """Gives every byte back. Runs that are under way end first."""
+        """Gives every byte back. Runs that are under way end first: by themselves, or by Ctrl-C, which ends their wait and this one."""
         self._short.clear()
         self._calls.clear()
         self._session.close()
@@ -204,10 +236,28 @@ class Session:
 
 
 def plan(
-    graph: Any, fetches: Any, feed_dict: Optional[Mapping[Any, Any]] = None, config: Any = None, limits: Optional[Limits] = None
+    graph: Any,
+    fetches: Any,
+    feed_dict: Optional[Mapping[Any, Any]] = None,
+    config: Any = None,
+    limits: Optional[Limits] = None,
+    *,
+    device_count: Optional[Mapping[str, int]] = None,
+    sim_gpus: Optional[str] = None,
+    spill: Optional[str] = None,
+    exact_convolutions: bool = False,
+    fit: bool = True,
+    devices: Optional[Union[str, os.PathLike[str]]] = None,
+    tags: Optional[Sequence[str]] = None,
 ) -> Plan:
-    """The plan of a run of a graph: see `Session` and `Session.plan`. Nothing of the graph runs."""
-    with Session(graph, config, limits) as session:
+    """The plan of a run of a graph: see `Session` and `Session.plan`. Nothing of the graph runs.
+
+    `devices` is a file that `plimsoll devices --describe FILE` wrote on another machine: the plan is the one that is made there.
+    """
+    options: Dict[str, Any] = {"spill": spill, "exact_convolutions": exact_convolutions, "fit": fit, "described": devices}
+    session = Session.__new__(Session)
+    session._open(open_devices(config, limits, device_count, sim_gpus, **options), graph, tags)
+    with session:
         return session.plan(fetches, feed_dict)
 
 
@@ -238,9 +288,11 @@ class _Wanted:
     def _take(self, fetch: Any) -> Any:
         """The structure with the number of each tensor, and None for an operation."""
         if isinstance(fetch, Mapping):
-            return _Dict({key: self._take(value) for key, value in fetch.items()})
+            return _Dict(fetch, {key: self._take(value) for key, value in fetch.items()})
         if isinstance(fetch, tuple) and hasattr(fetch, "_fields"):
             return _Named(type(fetch), [self._take(value) for value in fetch])
+        if hasattr(type(fetch), "__attrs_attrs__"):
+            return _Named(type(fetch), [self._take(getattr(fetch, field.name)) for field in type(fetch).__attrs_attrs__])
         if isinstance(fetch, (list, tuple)):
             return _Many(type(fetch), [self._take(value) for value in fetch])
         return self._leaf(fetch)
@@ -263,7 +315,11 @@ class _Wanted:
 
 
 class _Dict:
-    def __init__(self, parts: Dict[Any, Any]) -> None:
+    """A mapping of its fetch's type."""
+
+    def __init__(self, fetch: Mapping[Any, Any], parts: Dict[Any, Any]) -> None:
+        kind: Callable[..., Any] = type(fetch)
+        self.empty = functools.partial(kind, fetch.default_factory) if isinstance(fetch, collections.defaultdict) else kind
         self.parts = parts
 
 
@@ -289,7 +345,10 @@ def _filled(structure: Any, values: Sequence[Any]) -> Any:
     if isinstance(structure, int):
         return values[structure]
     if isinstance(structure, _Dict):
-        return {key: _filled(part, values) for key, part in structure.parts.items()}
+        made = structure.empty()
+        for key, part in structure.parts.items():
+            made[key] = _filled(part, values)
+        return made
     parts = [_filled(part, values) for part in structure.parts]
     if isinstance(structure, _Computed):
         return structure.work(*parts)

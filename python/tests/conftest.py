@@ -25,6 +25,7 @@ sys.path.insert(0, str(PACKAGE))
 
 # What is started inherits it: under nohup, and in a shell's job in the background, these would be ignored.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
+signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 

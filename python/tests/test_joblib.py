@@ -1,5 +1,6 @@
 """joblib's loops in workers of a pool."""
 
+import gc
 import os
 import time
 
@@ -39,7 +40,23 @@ def test_options_are_the_pools(machine):
     with pytest.raises(TypeError):
         with joblib.parallel_backend("plimsoll", n_jobs=2, no_such_option=1):
             joblib.Parallel()(joblib.delayed(abs)(i) for i in range(2))
+    wait_for_no_worker(machine)
+
+
+def wait_for_no_worker(machine):
     end = time.monotonic() + 20
     while any(process.name == "pool" for process in machine().processes) and time.monotonic() < end:
         time.sleep(0.1)
     assert not [process for process in machine().processes if process.name == "pool"]
+
+
+def test_leases_end_with_the_block(machine):
+    """Also where nothing looks for cycles of references."""
+    gc.disable()
+    try:
+        with joblib.parallel_backend("plimsoll", n_jobs=2, gpus=1, timeout=60):
+            for _ in range(2):
+                assert all(joblib.Parallel()(joblib.delayed(os.getenv)("CUDA_VISIBLE_DEVICES") for _ in range(4)))
+        wait_for_no_worker(machine)
+    finally:
+        gc.enable()

@@ -48,8 +48,12 @@ def test_exceptions_stay_with_their_futures(pool):
 
 
 def test_isolated_functions_run_in_the_workers(pool):
+    known = set()
+    end = time.monotonic() + 30
+    while len(known) < 2 and time.monotonic() < end:  # one alone may do all the jobs of a busy machine
+        known |= set(pool.map(functions.pid, range(20)))
     value, process = pool.submit(functions.double, 4).result()
-    assert value == 8 and process in set(pool.map(functions.pid, range(20)))
+    assert value == 8 and process in known
 
 
 def test_queued_jobs_can_be_cancelled():

@@ -23,7 +23,7 @@ type Described = (String, String, String, Vec<Tensor>, Vec<u32>);
 type Facts = (i32, bool, Dims);
 
 /// A graph in the making. Scopes that are entered are left in turn.
-#[pyclass(frozen)]
+#[pyclass(frozen, module = "plimsoll._native")]
 pub struct Builder(Own<Mutex<State>>);
 
 struct State {

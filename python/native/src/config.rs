@@ -10,12 +10,13 @@ use pyo3::types::PyDict;
 use crate::devices::Devices;
 use crate::errors::raised;
 use crate::process::Own;
+use crate::tensor::numpy;
 
 /// A limit in MiB, a priority, an ordinal: each may be missing.
 type Part = (Option<f32>, Option<i32>, Option<i32>);
 
 /// Settings for the devices of this machine, and these devices once they are opened.
-#[pyclass(frozen)]
+#[pyclass(frozen, module = "plimsoll._native")]
 pub struct Config(Own<Mutex<State>>);
 
 struct State {
@@ -82,6 +83,7 @@ impl Config {
 
     /// Opens the devices at the first call, and gives them.
     fn open(&self, py: Python<'_>) -> PyResult<Devices> {
+        numpy(py)?;
         self.with(py, State::open).map(Devices::logging)
     }
 

@@ -1,18 +1,73 @@
 //! Devices with their lines.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
-use plimsoll::model::Tags;
-use plimsoll::{Options, formats};
+use plimsoll::machine::MachineDescription;
+use plimsoll::model::{self, Tags};
+use plimsoll::{Options, Result, formats};
 use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyDict;
 
 use crate::errors::raised;
 use crate::process::Own;
 use crate::session::Session;
+use crate::tensor::numpy;
+
+/// What devices are opened by. The same names are those of `plimsoll.session.open_devices`.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub struct Given {
+    /// A ConfigProto, encoded or as text.
+    config: Option<PyBackedBytes>,
+    /// Limits by device; the empty name is that of every GPU.
+    limits: Option<BTreeMap<String, String>>,
+    /// Counts by kind.
+    device_count: Option<BTreeMap<String, i32>>,
+    /// Simulated cards, as `2x4GiB`.
+    sim_gpus: Option<String>,
+    /// A file for values of processors, as `/var/tmp=8GiB`.
+    spill: Option<String>,
+    /// Whether convolutions do all multiplications; a ConfigProto may ask for it, too.
+    exact_convolutions: bool,
+    /// Whether a plan over a limit is made to fit.
+    fit: bool,
+    /// The description of a machine that need not be here.
+    described: Option<PathBuf>,
+}
+
+impl Given {
+    fn options(&self) -> Result<Options> {
+        let mut options = Options::new().fit(self.fit);
+        if let Some(config) = &self.config {
+            plimsoll::config::apply(&formats::read_config(config)?, &mut options)?;
+        }
+        for (device, limit) in self.limits.iter().flatten() {
+            options = match device.as_str() {
+                "" => options.memory_limit_flag(limit)?,
+                _ => options.memory_limit_flag(&format!("{device}={limit}"))?,
+            };
+        }
+        options.device_count.extend(self.device_count.clone().into_iter().flatten());
+        if let Some(cards) = &self.sim_gpus {
+            options = options.sim_gpus(cards);
+        }
+        options.spill = self.spill.as_deref().map(str::parse).transpose()?;
+        options.exact_convolutions |= self.exact_convolutions;
+        Ok(options)
+    }
+
+    fn open(&self) -> Result<plimsoll::Devices> {
+        let options = self.options()?;
+        let Some(path) = &self.described else { return plimsoll::Devices::open(&options) };
+        let machine = MachineDescription::from_json(&model::read_file(path)?).map_err(|error| error.context(path.display()))?;
+        plimsoll::Devices::described(&options, &machine)
+    }
+}
 
 /// Logical devices, each with its line.
-#[pyclass(frozen)]
+#[pyclass(frozen, module = "plimsoll._native")]
 pub struct Devices(Own<plimsoll::Devices>);
 
 impl Devices {
@@ -32,39 +87,16 @@ impl Devices {
 
 #[pymethods]
 impl Devices {
-    /// Opens devices: a ConfigProto, encoded or as text; limits by device; counts by kind; simulated cards.
+    /// Opens devices.
     #[new]
-    #[pyo3(signature = (config=None, limits=None, device_count=None, sim_gpus=None))]
-    fn new(
-        py: Python<'_>,
-        config: Option<&[u8]>,
-        limits: Option<BTreeMap<String, String>>,
-        device_count: Option<BTreeMap<String, i32>>,
-        sim_gpus: Option<String>,
-    ) -> PyResult<Devices> {
-        let open = || {
-            let mut options = Options::new();
-            if let Some(config) = config {
-                plimsoll::config::apply(&formats::read_config(config)?, &mut options)?;
-            }
-            for (device, limit) in limits.iter().flatten() {
-                options = match device.as_str() {
-                    "" => options.memory_limit_flag(limit)?,
-                    _ => options.memory_limit_flag(&format!("{device}={limit}"))?,
-                };
-            }
-            options.device_count.extend(device_count.into_iter().flatten());
-            if let Some(cards) = sim_gpus {
-                options = options.sim_gpus(cards);
-            }
-            plimsoll::Devices::open(&options)
-        };
-        py.detach(open).map(Devices::logging).map_err(|error| raised(py, &error))
+    fn new(py: Python<'_>, given: Given) -> PyResult<Devices> {
+        numpy(py)?;
+        py.detach(|| given.open()).map(Devices::logging).map_err(|error| raised(py, &error))
     }
 
     /// A session for the model at a path.
     #[pyo3(signature = (path, tags=None))]
-    fn load(&self, py: Python<'_>, path: std::path::PathBuf, tags: Option<Vec<String>>) -> PyResult<Session> {
+    fn load(&self, py: Python<'_>, path: PathBuf, tags: Option<Vec<String>>) -> PyResult<Session> {
         let tags = tags.map(Tags::of).unwrap_or_default();
         let devices = self.0.get()?;
         let session = py.detach(|| devices.load_tagged(path, &tags)).map_err(|error| raised(py, &error))?;

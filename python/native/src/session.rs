@@ -19,17 +19,20 @@ use crate::tensor::{of_value, to_value};
 /// How long a wait is between two looks for a signal.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Does `work` without the interpreter's lock. A signal that Python turns into an exception, as Ctrl-C is, ends it. `may_last` says
-/// that it is worth a thread of its own: signals come to the thread that waits.
-fn interruptible<T: Send>(py: Python<'_>, may_last: bool, work: impl FnOnce(&Cancellation) -> Result<T> + Send) -> PyResult<T> {
-    let cancellation = Cancellation::new();
-    if !may_last {
-        return py.detach(|| work(&cancellation)).map_err(|error| raised(py, &error));
-    }
+/// Does `work` without the interpreter's lock. A signal that Python turns into an exception, as Ctrl-C is, ends it.
+fn interruptible<T: Send>(py: Python<'_>, under_way: &UnderWay, work: impl FnOnce(&Cancellation) -> Result<T> + Send) -> PyResult<T> {
+    let cancellation = Arc::new(Cancellation::new());
+    let _known = under_way.add(&cancellation);
+    watched(py, || work(&cancellation), || cancellation.cancel())?.map_err(|error| raised(py, &error))
+}
+
+/// Does `work` without the interpreter's lock, in a thread of its own: signals come to the one that waits. The first signal that Python
+/// turns into an exception calls `end`, which lets the work end soon; the exception comes when it has.
+fn watched<T: Send>(py: Python<'_>, work: impl FnOnce() -> T + Send, end: impl Fn()) -> PyResult<T> {
     let (is_done, ready) = (Mutex::new(false), Condvar::new());
     let (done, signal) = std::thread::scope(|scope| {
         let worker = scope.spawn(|| {
-            let done = work(&cancellation);
+            let done = work();
             *is_done.lock().unwrap_or_else(PoisonError::into_inner) = true;
             ready.notify_one();
             done
@@ -47,20 +50,43 @@ fn interruptible<T: Send>(py: Python<'_>, may_last: bool, work: impl FnOnce(&Can
                 && let Err(error) = py.check_signals()
             {
                 signal = Some(error);
-                cancellation.cancel();
+                end();
             }
         }
     });
     match (done, signal) {
-        (Ok(Ok(done)), None) => Ok(done),
         (_, Some(signal)) => Err(signal),
-        (Ok(Err(error)), None) => Err(raised(py, &error)),
+        (Ok(done), None) => Ok(done),
         (Err(_), None) => Err(pyo3::exceptions::PySystemError::new_err("the thread of a run has panicked")),
     }
 }
 
+/// What runs of a session that may last can be ended by.
+#[derive(Default)]
+struct UnderWay(Mutex<Vec<Arc<Cancellation>>>);
+
+impl UnderWay {
+    fn all(&self) -> MutexGuard<'_, Vec<Arc<Cancellation>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Knows one until what comes back is dropped.
+    fn add(&self, cancellation: &Arc<Cancellation>) -> Known<'_> {
+        self.all().push(cancellation.clone());
+        Known(self, cancellation.clone())
+    }
+}
+
+struct Known<'a>(&'a UnderWay, Arc<Cancellation>);
+
+impl Drop for Known<'_> {
+    fn drop(&mut self) {
+        self.0.all().retain(|known| !Arc::ptr_eq(known, &self.1));
+    }
+}
+
 /// A graph on devices, with its variables.
-#[pyclass(frozen)]
+#[pyclass(frozen, module = "plimsoll._native")]
 pub struct Session {
     session: Own<RwLock<Option<plimsoll::Session>>>,
     /// The types of the tensors that were fed, by their names.
@@ -69,6 +95,7 @@ pub struct Session {
     has_loops: bool,
     /// The runs under way, for which another one may have to wait.
     running: AtomicUsize,
+    under_way: UnderWay,
 }
 
 /// A run under way, until it is dropped.
@@ -106,7 +133,13 @@ fn has_loops(session: &plimsoll::Session) -> bool {
 impl Session {
     pub fn new(session: plimsoll::Session) -> Session {
         let has_loops = has_loops(&session);
-        Session { session: Own::new(RwLock::new(Some(session))), types: Mutex::default(), has_loops, running: AtomicUsize::new(0) }
+        Session {
+            session: Own::new(RwLock::new(Some(session))),
+            types: Mutex::default(),
+            has_loops,
+            running: AtomicUsize::new(0),
+            under_way: UnderWay::default(),
+        }
     }
 
     fn get(&self) -> PyResult<plimsoll::Session> {
@@ -167,7 +200,7 @@ impl Session {
     ) -> PyResult<Plan> {
         let session = self.get()?;
         let tensors = self.fed(&session, &names, values)?;
-        interruptible(py, true, |cancellation| {
+        interruptible(py, &self.under_way, |cancellation| {
             let feeds: Vec<(&str, HostTensor)> = refs(&names).into_iter().zip(tensors).collect();
             session.until(cancellation).plan(&feeds, &refs(&fetches), &refs(&targets))
         })
@@ -192,7 +225,7 @@ impl Session {
         };
         let tensors = types.into_iter().zip(values.iter_borrowed()).map(|(wanted, value)| of_value(&value, wanted));
         let tensors = tensors.collect::<PyResult<Vec<HostTensor>>>()?;
-        let made = interruptible(py, true, |cancellation| {
+        let made = interruptible(py, &self.under_way, |cancellation| {
             let feeds: Vec<(&str, HostTensor)> = refs(&names).into_iter().zip(tensors).collect();
             session.until(cancellation).call(signature, &feeds)
         })?;
@@ -250,16 +283,14 @@ impl Session {
         py.detach(|| session.restore(checkpoint)).map(drop).map_err(|error| raised(py, &error))
     }
 
-    /// Gives every byte back, once runs under way are done.
+    /// Gives every byte back, once runs under way are done. A signal that Python turns into an exception, as Ctrl-C is, ends these.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
-        let session = self.session.get()?.write().unwrap_or_else(PoisonError::into_inner).take();
-        py.detach(|| {
-            if let Some(session) = &session {
-                session.close();
-            }
+        let Some(session) = self.session.get()?.write().unwrap_or_else(PoisonError::into_inner).take() else { return Ok(()) };
+        let close = move || {
+            session.close();
             drop(session);
-        });
-        Ok(())
+        };
+        watched(py, close, || self.under_way.all().iter().for_each(|run| run.cancel()))
     }
 }
 
@@ -273,7 +304,7 @@ fn dims(shape: &plimsoll::formats::TensorShapeProto) -> Option<Vec<i64>> {
 }
 
 /// A run that is called again and again. It is planned for the shapes that it was called with last.
-#[pyclass(frozen, weakref)]
+#[pyclass(frozen, weakref, module = "plimsoll._native")]
 pub struct Callable {
     session: Py<Session>,
     names: Vec<String>,
@@ -316,7 +347,7 @@ impl Callable {
         let session = self.session.get().get()?;
         let feeds: Vec<&HostTensor> = tensors.iter().collect();
         let has_loops = self.session.get().has_loops;
-        let (made, now) = interruptible(py, true, |cancellation| {
+        let (made, now) = interruptible(py, &self.session.get().under_way, |cancellation| {
             let (values, callable) = match &last {
                 Some(last) => (last.values.clone(), last.callable.clone()),
                 None => {

@@ -37,14 +37,23 @@ impl AsRef<[u8]> for Array {
 }
 
 /// The elements of an array that are kept in memory of our own: what a run gives out.
-#[pyclass(frozen)]
+#[pyclass(frozen, module = "plimsoll._native")]
 struct Memory {
     _tensor: HostTensor,
 }
 
-fn numpy(py: Python<'_>) -> PyResult<&Bound<'_, PyModule>> {
+/// NumPy, whose functions are there from then on: an interpreter that ends finds no module any more.
+///
+/// # Errors
+/// ImportError where it is not installed, or the interpreter ends.
+pub fn numpy(py: Python<'_>) -> PyResult<&Bound<'_, PyModule>> {
     static NUMPY: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
-    Ok(NUMPY.get_or_try_init(py, || py.import("numpy").map(Bound::unbind))?.bind(py))
+    let load = || {
+        let module = py.import("numpy")?;
+        native_descr(py, DataType::Float)?;
+        PyResult::Ok(module.unbind())
+    };
+    Ok(NUMPY.get_or_try_init(py, load)?.bind(py))
 }
 
 /// The type of elements that an array has.
@@ -146,9 +155,15 @@ pub fn of_value(value: &Bound<'_, PyAny>, wanted: Option<DataType>) -> PyResult<
     if let Some(number) = wanted.and_then(|wanted| of_number(value, wanted)) {
         return Ok(number);
     }
+    let numpy = numpy(py)?;
     let is_array = value.cast::<PyUntypedArray>().is_ok();
     if !is_array && value.hasattr(pyo3::intern!(py, "__dlpack__"))? {
-        return of_value(&numpy(py)?.getattr("from_dlpack")?.call1((value,))?, wanted);
+        match numpy.getattr("from_dlpack")?.call1((value,)) {
+            Ok(array) => return of_value(&array, wanted),
+            // A tensor of elements that NumPy takes by no number, as bfloat16, may make an array by itself.
+            Err(_) if value.hasattr(pyo3::intern!(py, "__array__"))? => {}
+            Err(error) => return Err(error),
+        }
     }
     let array = match value.cast::<PyUntypedArray>() {
         Ok(array) if wanted.is_none() || type_of(&array.dtype())? == wanted => array.clone(),
@@ -171,7 +186,7 @@ pub fn of_value(value: &Bound<'_, PyAny>, wanted: Option<DataType>) -> PyResult<
         true => array,
         false => {
             let native = array.dtype().call_method1("newbyteorder", ("=",))?;
-            numpy(py)?.getattr("ascontiguousarray")?.call1((&array, native))?.cast_into::<PyUntypedArray>()?
+            numpy.getattr("ascontiguousarray")?.call1((&array, native))?.cast_into::<PyUntypedArray>()?
         }
     };
     let bytes = array.len() * array.dtype().itemsize();
@@ -200,13 +215,14 @@ fn strings(array: &Bound<'_, PyUntypedArray>, shape: Shape) -> PyResult<HostTens
 
 /// A tensor as NumPy has it: an array over the tensor's memory, or a scalar.
 pub fn to_value(py: Python<'_>, tensor: HostTensor) -> PyResult<Py<PyAny>> {
+    let numpy = numpy(py)?;
     let dims: Vec<npy_intp> = tensor.shape().iter().map(|dim| *dim as npy_intp).collect();
     if let Some(values) = tensor.strings() {
         let values: Vec<Bound<'_, PyBytes>> = values.iter().map(|value| PyBytes::new(py, value)).collect();
         if let ([value], true) = (&values[..], dims.is_empty()) {
             return Ok(value.clone().into_any().unbind());
         }
-        let array = numpy(py)?.getattr("empty")?.call1((values.len(), "object"))?;
+        let array = numpy.getattr("empty")?.call1((values.len(), "object"))?;
         array.set_item(pyo3::types::PySlice::full(py), PyList::new(py, values)?)?;
         return Ok(array.call_method1("reshape", (PyTuple::new(py, dims)?,))?.unbind());
     }

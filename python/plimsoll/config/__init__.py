@@ -1,7 +1,7 @@
 """Devices: which are used, how they are divided, how much memory they have. TensorFlow's `tf.config`.
 
-Sessions without `config`, `limits`, `device_count` and `sim_gpus` share the devices that are set up here. They are opened by the first
-of these sessions, `list_logical_devices` or `get_memory_info`; most settings cannot be changed from then on (RuntimeError). Sizes are in
+Sessions without options of devices (`config`, `limits`, `sim_gpus` and their kin) share the devices that are set up here. They are opened by
+the first of these sessions, `list_logical_devices` or `get_memory_info`; most settings cannot be changed from then on (RuntimeError). Sizes are in
 MiB where TensorFlow's are.
 """
 

@@ -113,6 +113,9 @@ def __getattr__(name: str) -> Any:
     return _absent(name)
 
 
+newaxis = None
+
+
 def disable_v2_behavior() -> None:
     """Nothing: this is TensorFlow 1's behaviour."""
 
@@ -169,6 +172,7 @@ __all__ = [
     "logging",
     "math",
     "name_scope",
+    "newaxis",
     "nn",
     "raw_ops",
     "reset_default_graph",

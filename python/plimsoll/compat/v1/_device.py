@@ -86,6 +86,8 @@ def device_of(op: Operation, scopes: List[Device]) -> str:
             break
         if callable(scope):
             answer: Any = scope(op)
+            if answer is not None and not isinstance(answer, (str, DeviceSpec)):
+                raise TypeError(f"a device function gives a name, a DeviceSpec or None, not {type(answer).__name__}")
             said = copy.copy(answer) if isinstance(answer, DeviceSpec) else DeviceSpec.from_string(answer or "")
         else:
             outer = DeviceSpec.from_string(scope if isinstance(scope, str) else scope.to_string())

@@ -171,9 +171,16 @@ class GraphOptions(Message):
     _fields = {"optimizer_options": OptimizerOptions, "place_pruned_graph": bool, "infer_shapes": bool, "enable_bfloat16_sendrecv": bool}
 
 
+class ConfigProtoExperimental(Message):
+    """ConfigProto.Experimental, with a field of Plimsoll's own: convolutions that do all multiplications."""
+
+    _fields = {"exact_convolutions": bool}
+
+
 class ConfigProto(Message):
     """The devices of a session. What is not built yet is refused when the session is opened."""
 
+    Experimental = ConfigProtoExperimental
     _fields = {
         "device_count": {},
         "intra_op_parallelism_threads": int,
@@ -187,6 +194,7 @@ class ConfigProto(Message):
         "graph_options": GraphOptions,
         "operation_timeout_in_ms": int,
         "isolate_session_state": bool,
+        "experimental": ConfigProtoExperimental,
     }
 
 
