@@ -9,8 +9,8 @@ use std::sync::{Arc, OnceLock};
 
 use plimsoll_base::{Bytes, Code, Error, Result, Shortage};
 use plimsoll_device::{DeviceSpec, Fault};
-use plimsoll_memory::Faults;
 use plimsoll_memory::pages::total;
+use plimsoll_memory::{Faults, check_file_size};
 use rustix::fs::{Advice, FallocateFlags, Mode, OFlags};
 use rustix::io::Errno;
 
@@ -34,8 +34,10 @@ impl Disk {
     /// A file of `bytes` bytes, a multiple of [`BLOCK`], all 0, in a folder.
     ///
     /// # Errors
-    /// NOT_FOUND and PERMISSION_DENIED for the folder; RESOURCE_EXHAUSTED where the disk has not that much.
+    /// NOT_FOUND and PERMISSION_DENIED for the folder; RESOURCE_EXHAUSTED where the disk has not that much, or this process may
+    /// not write such a file.
     pub fn create(folder: &Path, bytes: Bytes) -> Result<Disk> {
+        check_file_size(format_args!("{bytes} for a file in {}", folder.display()), bytes)?;
         let file = unnamed(folder).map_err(|error| refused(folder, error))?;
         let mut disk = Disk { file, is_direct: false, faults: OnceLock::new() };
         disk.fill(bytes.0).map_err(|error| no_room(folder, bytes, error))?;

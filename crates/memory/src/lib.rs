@@ -22,7 +22,7 @@ pub use backing::{Backing, page_size, physical_memory};
 pub use block::Block;
 pub use heap::trim_heap;
 pub use ledger::{Denied, Faults, Holder, Ledger, Listener, Refusal, Reservation, Upstream};
-pub use limits::no_room;
+pub use limits::{check_file_size, no_room};
 pub use loan::Loan;
 pub use sealed::{Sealed, Unsealed};
 pub use space::{AddressSpace, HostPages, Region};

@@ -1,6 +1,6 @@
 //! Limits of a process (`ulimit`) that an error of the system's came of.
 
-use std::io;
+use std::{fmt, io};
 
 use plimsoll_base::{Bytes, Error, Result};
 
@@ -23,12 +23,14 @@ pub fn no_room(what: &str, cause: &io::Error) -> Error {
     }
 }
 
-/// Refuses a file in memory of so many bytes, where this process may not write one. The system would end the process (SIGXFSZ).
-pub(crate) fn check_file_size(bytes: u64) -> Result<()> {
+/// Refuses a file of so many bytes, where this process may not write one. The system would end the process (SIGXFSZ). `what` names the
+/// operation that needs the file.
+///
+/// # Errors
+/// RESOURCE_EXHAUSTED with the limit.
+pub fn check_file_size(what: impl fmt::Display, bytes: Bytes) -> Result<()> {
     match get(libc::RLIMIT_FSIZE) {
-        Some(limit) if bytes > limit => {
-            Err(no_room(&format!("{} of shared memory", Bytes(bytes)), &io::Error::from_raw_os_error(libc::EFBIG)))
-        }
+        Some(limit) if bytes.0 > limit => Err(no_room(&what.to_string(), &io::Error::from_raw_os_error(libc::EFBIG))),
         _ => Ok(()),
     }
 }

@@ -54,7 +54,7 @@ impl Sealed {
         if physical_memory().is_some_and(|all| bytes as u64 > all.0) {
             return Err(refused(bytes as u64, &std::io::Error::from_raw_os_error(libc::ENOMEM)));
         }
-        check_file_size(bytes as u64)?;
+        check_size(bytes)?;
         let file = create()?;
         if bytes > 0 {
             // SAFETY: allocates the pages of a file that is ours; touching them cannot fail afterwards.
@@ -166,7 +166,7 @@ impl Unsealed {
     /// # Errors
     /// RESOURCE_EXHAUSTED where the system has no room.
     pub fn append(&mut self, bytes: &[u8]) -> Result<()> {
-        check_file_size((self.bytes + bytes.len()) as u64)?;
+        check_size(self.bytes + bytes.len())?;
         // Writing is faster than copying into a mapping: pages that are written whole are not cleared before.
         self.file.write_all(bytes).map_err(|error| refused((self.bytes + bytes.len()) as u64, &error))?;
         self.bytes += bytes.len();
@@ -178,7 +178,7 @@ impl Unsealed {
     /// # Errors
     /// As [`Unsealed::append`].
     pub fn write_at(&mut self, at: usize, bytes: &[u8]) -> Result<()> {
-        check_file_size((at + bytes.len()) as u64)?;
+        check_size(at + bytes.len())?;
         self.file.write_all_at(bytes, at as u64).map_err(|error| refused(bytes.len() as u64, &error))?;
         self.bytes = self.bytes.max(at + bytes.len());
         Ok(())
@@ -225,6 +225,13 @@ fn create() -> Result<File> {
     }
     // SAFETY: the descriptor was just made and has no other owner.
     Ok(unsafe { File::from_raw_fd(descriptor) })
+}
+
+/// # Errors
+/// RESOURCE_EXHAUSTED where this process may not write so much to a file.
+fn check_size(bytes: usize) -> Result<()> {
+    let bytes = Bytes(bytes as u64);
+    check_file_size(format_args!("{bytes} of shared memory"), bytes)
 }
 
 fn refused(bytes: u64, cause: &std::io::Error) -> Error {

@@ -1,9 +1,12 @@
 //! Plans that are made to fit, from the command line.
 
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
 use serde_json::Value;
 
 use super::evaluation::scalars;
-use super::{Folder, document, plimsoll};
+use super::{Folder, cases, document, plimsoll, state_dir};
 
 const TOWERS: &str = "plan towers2_adam_ref/graph.pb --target train --feed-shape x=64x8x8x3 --feed-shape y=64 --json";
 
@@ -115,6 +118,59 @@ fn commands_that_run_take_a_file() {
         let refused = plimsoll(&format!("verify mlp_adam_resource --spill {given}"));
         assert!(refused.code != 0 && format!("{}{}", refused.out, refused.err).contains(said), "{given}: {}{}", refused.out, refused.err);
     }
+}
+
+/// Runs a script of the shell, in which `$0` is the program and `$1` a folder. The exit status, and what was said.
+fn in_a_shell(script: &str, folder: &Folder) -> (Option<i32>, String) {
+    let mut shell = Command::new("sh");
+    shell.args(["-c", script, env!("CARGO_BIN_EXE_plimsoll")]).arg(&folder.0).current_dir(cases());
+    let done = shell.env("PLIMSOLL_NVML", "").env("PLIMSOLL_STATE_DIR", state_dir()).output().unwrap();
+    (done.status.code(), format!("{}{}", String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr)))
+}
+
+#[test]
+fn a_file_that_there_is_no_room_for_is_refused() {
+    let folder = Folder::new("spill-room");
+    let verify = |size: &str| format!("exec \"$0\" verify mlp_adam_resource --spill \"$1\"={size}");
+    let (code, said) = in_a_shell(&format!("ulimit -f 64; {}", verify("4MiB")), &folder);
+    assert!(code == Some(1) && said.contains("RESOURCE_EXHAUSTED: 4 MiB for a file in ") && said.contains("RLIMIT_FSIZE"), "{said}");
+    assert_eq!(std::fs::read_dir(&folder.0).unwrap().count(), 0);
+    // A disk of 1 MiB, where this user may mount one.
+    let on_disk = |command: &str| {
+        let mounted = format!("unshare -rm sh -c 'mount -t tmpfs -o size=1m none \"$1\" && {command}' \"$0\" \"$1\"");
+        in_a_shell(&mounted, &folder)
+    };
+    if on_disk("true").0 != Some(0) {
+        eprintln!("skipped: no disk can be mounted here");
+        return;
+    }
+    let (code, said) = on_disk(&verify("4MiB"));
+    assert!(code == Some(1) && said.contains("has no 4 MiB (4194304 bytes) for a file"), "{said}");
+    assert!(said.contains("1 MiB are free there on /job:localhost/replica:0/task:0/device:SPILL:0"), "{said}");
+    let (code, said) = on_disk(&verify("1MiB"));
+    assert_eq!(code, Some(0), "{said}");
+}
+
+#[test]
+fn a_killed_program_leaves_no_file() {
+    let folder = Folder::new("spill-killed");
+    let mut program = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
+    program.args(["train", "digits", "--towers", "1", "--steps", "1000000", "--spill", &format!("{}=1MiB", folder.0.display())]);
+    program.env("PLIMSOLL_NVML", "").env("PLIMSOLL_STATE_DIR", state_dir()).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut child = program.spawn().unwrap();
+    let files = format!("/proc/{}/fd", child.id());
+    let is_there = || {
+        let open = std::fs::read_dir(&files).into_iter().flatten().flatten().filter_map(|file| std::fs::read_link(file.path()).ok());
+        open.into_iter().any(|path| path.starts_with(&folder.0))
+    };
+    let begin = Instant::now();
+    while !is_there() {
+        assert!(child.try_wait().unwrap().is_none() && begin.elapsed() < Duration::from_secs(60), "it never had its file");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    child.kill().unwrap();
+    assert_eq!(child.wait().unwrap().code(), None);
+    assert_eq!(std::fs::read_dir(&folder.0).unwrap().count(), 0);
 }
 
 #[test]
