@@ -132,6 +132,24 @@ def switch_ref_merge():
     return init()
 
 
+@case(
+    sum((do(side, name) + read("v/read:0", "w/read:0") for name in ("chain", "double", "apply", "scatter") for side in (yes(), no())), [])
+    + each(["assigned:0"], yes(), no())
+    + read("v/read:0", "w/read:0")
+)
+def switch_ref_updates():
+    """updates of one of two ref variables: through the reference that another update gives, by its own value, in place"""
+    p, v, w = predicate(), variable("v", [1.0, 2.0], ref=True), variable("w", [3.0, 4.0], ref=True)
+    merged, _ = gen.ref_merge([gen.ref_switch(v._ref(), p)[1], gen.ref_switch(w._ref(), p)[0]], name="m")
+    added = tf.raw_ops.AssignAdd(ref=merged, value=tf.constant([10.0, 10.0]))
+    tf.group(tf.raw_ops.AssignSub(ref=added, value=tf.constant([0.5, 1.5])), name="chain")
+    tf.group(tf.raw_ops.AssignAdd(ref=merged, value=merged), name="double")
+    tf.group(tf.raw_ops.ApplyGradientDescent(var=merged, alpha=tf.constant(0.5), delta=tf.constant([1.0, 3.0])), name="apply")
+    tf.group(tf.raw_ops.ScatterAdd(ref=merged, indices=tf.constant([1]), updates=tf.constant([100.0])), name="scatter")
+    tf.identity(tf.raw_ops.Assign(ref=merged, value=tf.constant([7.0, 8.0])), "assigned")
+    return init()
+
+
 @case(do(yes(), "all") + read(*FIVE) + do(no(), "all") + read(*FIVE))
 def switch_dead_control():
     """deadness goes along control edges: what waits for the branch that is not taken does not run, ControlTrigger does"""

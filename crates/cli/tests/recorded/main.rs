@@ -17,9 +17,6 @@ use plimsoll::{
 };
 use serde::Deserialize;
 
-/// Cases that need features that are not built yet: a plan says UNIMPLEMENTED, and nothing else.
-const NOT_YET: &[&str] = &["switch_ref_merge"];
-
 #[derive(Deserialize)]
 struct Case {
     #[serde(skip)]
@@ -277,7 +274,7 @@ fn cases() -> Vec<Case> {
 #[test]
 fn every_case_gives_tensorflows_values_and_the_same_bits_everywhere() {
     let cases = cases();
-    let failures: Vec<String> = cases.iter().filter(|case| !NOT_YET.contains(&case.name().as_str())).flat_map(Case::failures).collect();
+    let failures: Vec<String> = cases.iter().flat_map(Case::failures).collect();
     assert!(cases.len() > 10, "only {} cases were found", cases.len());
     assert!(failures.is_empty(), "{} failures:\n{}", failures.len(), failures.join("\n"));
 }
@@ -294,7 +291,7 @@ fn every_case_gives_tensorflows_values_with_either_form_of_convolutions() {
     let free = Arc::new(Costs::of(tables).unwrap());
     let mut failures = Vec::new();
     let mut chosen = 0;
-    for case in cases().iter().filter(|case| !NOT_YET.contains(&case.name().as_str())) {
+    for case in &cases() {
         let run = |options: Options, threads: i32| -> Result<(Vec<HostTensor>, bool)> {
             let (_devices, session) = case.open_by(options, 1, threads, &[], false)?;
             let mut is_chosen = false;
@@ -381,7 +378,7 @@ fn replayed_on_a_card(folders: &[PathBuf], state: &Path) -> std::result::Result<
 #[test]
 fn every_case_holds_what_is_promised_and_is_refused_one_byte_below() {
     let mut failures = Vec::new();
-    for case in cases().iter().filter(|case| !NOT_YET.contains(&case.name().as_str())) {
+    for case in &cases() {
         for devices in [1, 2] {
             if let Err(reason) = case.at_the_line(devices) {
                 failures.push(format!("{} on {devices} devices: {reason}", case.name()));
@@ -389,14 +386,4 @@ fn every_case_holds_what_is_promised_and_is_refused_one_byte_below() {
         }
     }
     assert!(failures.is_empty(), "{} failures:\n{}", failures.len(), failures.join("\n"));
-}
-
-#[test]
-fn what_is_not_built_yet_says_so() {
-    let cases = cases();
-    for name in NOT_YET {
-        let case = cases.iter().find(|case| case.name() == *name).unwrap_or_else(|| panic!("there is no case {name}"));
-        let error: Error = case.run(1, 1).err().unwrap_or_else(|| panic!("{name} works: take it off the list"));
-        assert_eq!(error.code(), Code::Unimplemented, "{name}: {error}");
-    }
 }

@@ -17,6 +17,7 @@ use plimsoll_request::check::Requirement;
 use plimsoll_request::expr::{ExprBuilder, Scalar};
 
 use super::list::{Length, List};
+use super::several::Several;
 use super::{Lowering, Meaning};
 use crate::condition::{Condition, Conditions};
 use crate::lir::{Arg, FetchId, Home, RegionId, ValueId, VariableId, View, WorkId, WorkKind};
@@ -33,6 +34,8 @@ pub(super) struct Branches {
     /// The condition of the node that is being lowered, and the bool that says so; none where it always runs.
     now: Option<Condition>,
     pub guard: Option<ValueId>,
+    /// References to one of several variables.
+    pub several: HashMap<Output, Several>,
     /// Bools that say whether a condition holds.
     pub bools: HashMap<Condition, ValueId>,
     /// The condition that a bool says.
@@ -62,10 +65,15 @@ impl Branches {
     pub fn and(&mut self, a: Condition, b: Condition) -> Result<Condition> {
         self.conditions.and(a, b)
     }
+
+    /// That it does not hold.
+    pub fn not(&mut self, condition: Condition) -> Result<Condition> {
+        self.conditions.not(condition)
+    }
 }
 
 impl Lowering<'_> {
-    fn now(&self) -> Condition {
+    pub(super) fn now(&self) -> Condition {
         self.branches.now.unwrap_or(Condition::ALWAYS)
     }
 
@@ -237,7 +245,12 @@ impl Lowering<'_> {
                 return Err(Error::unimplemented("not yet: a Merge of different variables"));
             }
             [_] => self.alias(id, living[0].1, 0)?,
-            _ => self.merged_value(id, &living)?,
+            _ => {
+                self.merged_value(id, &living)?;
+                if let Some(variables) = variables.into_iter().collect::<Option<Vec<_>>>() {
+                    self.refer_to_several(id, variables.into_iter().zip(living.iter().map(|(.., alive)| *alive)))?;
+                }
+            }
         }
         let is_read = self.pruned.facts[id].len() == 2 && !self.meanings.contains_key(&Output { node: id, index: 1 });
         if let ([(index, ..)], true) = (&living[..], is_read) {
@@ -321,7 +334,7 @@ impl Lowering<'_> {
     }
 
     /// The first of `picks` that is alive; none for a number.
-    fn chosen(&mut self, id: NodeId, mut picks: Vec<(Pick, Condition)>, meta: &Meta) -> Result<Option<View>> {
+    pub(super) fn chosen(&mut self, id: NodeId, mut picks: Vec<(Pick, Condition)>, meta: &Meta) -> Result<Option<View>> {
         let device = self.device(id);
         let (mut result, _) = picks.pop().ok_or_else(|| Error::internal("a Merge without living inputs"))?;
         while let Some((pick, alive)) = picks.pop() {
@@ -471,7 +484,7 @@ impl Lowering<'_> {
 
 /// The choice of an expression.
 #[derive(Clone)]
-enum Pick {
+pub(super) enum Pick {
     Value(View),
     Number(Scalar),
 }

@@ -15,6 +15,7 @@ mod nested;
 mod recipe;
 mod repeat;
 mod same;
+mod several;
 mod space;
 mod stack;
 mod variables;
@@ -332,19 +333,7 @@ impl Lowering<'_> {
             },
             Lower::Restore => self.restore(id, node),
             Lower::Save => self.save(id, node),
-            Lower::Assign => self.assign(id, node),
-            Lower::Update(make) => {
-                let (inputs, outputs) = (self.metas(&node.inputs)?, self.output_metas(id).unwrap_or_default());
-                let values = self.values(node);
-                let update = make(&KernelCx { node, inputs: &inputs, outputs: &outputs, values: &values })?;
-                self.update(id, node, update)
-            }
-            Lower::UpdateInPlace(prepare) => {
-                let (inputs, outputs) = (self.metas(&node.inputs)?, self.output_metas(id).unwrap_or_default());
-                let values = self.values(node);
-                let call = prepare(&KernelCx { node, inputs: &inputs, outputs: &outputs, values: &values })?;
-                self.update_in_place(id, node, call)
-            }
+            Lower::Assign | Lower::Update(_) | Lower::UpdateInPlace(_) => self.change(id, node, rules.lower),
         }
     }
 
@@ -531,6 +520,7 @@ impl Lowering<'_> {
             other => other,
         };
         self.define(id, index, meaning);
+        self.refer_alike(source, Output { node: id, index: index as u32 });
         Ok(())
     }
 

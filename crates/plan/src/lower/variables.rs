@@ -5,7 +5,7 @@ use std::sync::Arc;
 use plimsoll_base::{DataType, Error, Result};
 use plimsoll_graph::id::Id;
 use plimsoll_graph::{AttrValue, AttrsExt, HostTensor, Node, NodeId, Output, Shape};
-use plimsoll_ops::{Call, Meta};
+use plimsoll_ops::{Call, KernelCx, Lower, Meta};
 use plimsoll_request::expr::{ExprBuilder, Scalar};
 
 use super::{Lowering, Meaning};
@@ -143,7 +143,28 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    pub(super) fn assign(&mut self, id: NodeId, node: &Node) -> Result<()> {
+    /// Changes the variables that its inputs stand for.
+    pub(super) fn change_these(&mut self, id: NodeId, node: &Node, lower: Lower) -> Result<()> {
+        let (inputs, outputs) = match lower {
+            Lower::Assign => return self.assign(id, node),
+            _ => (self.metas(&node.inputs)?, self.output_metas(id).unwrap_or_default()),
+        };
+        let values = self.values(node);
+        let cx = KernelCx { node, inputs: &inputs, outputs: &outputs, values: &values };
+        match lower {
+            Lower::Update(make) => {
+                let update = make(&cx)?;
+                self.update(id, node, update)
+            }
+            Lower::UpdateInPlace(prepare) => {
+                let call = prepare(&cx)?;
+                self.update_in_place(id, node, call)
+            }
+            _ => Err(Error::internal(format!("{} changes no variable", node.op))),
+        }
+    }
+
+    fn assign(&mut self, id: NodeId, node: &Node) -> Result<()> {
         let variable = self.variable_of(node, 0)?;
         let (data_type, shape) = {
             let known = &self.lir.variables[variable];
@@ -209,7 +230,7 @@ impl Lowering<'_> {
     }
 
     /// A kernel that changes the variables at the first of its inputs, in place: as many as it has outputs.
-    pub(super) fn update_in_place(&mut self, id: NodeId, node: &Node, call: Call) -> Result<()> {
+    fn update_in_place(&mut self, id: NodeId, node: &Node, call: Call) -> Result<()> {
         let count = call.request.arguments()?.outputs.len();
         let Some((changed, others)) = call.inputs.split_at_checked(count).filter(|(changed, _)| !changed.is_empty()) else {
             return Err(Error::internal(format!("{} changes {count} of {} inputs", node.op, call.inputs.len())));
@@ -233,7 +254,7 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    pub(super) fn update(&mut self, id: NodeId, node: &Node, update: plimsoll_ops::Update) -> Result<()> {
+    fn update(&mut self, id: NodeId, node: &Node, update: plimsoll_ops::Update) -> Result<()> {
         let targets = update.writes.iter().map(|input| self.variable_of(node, *input)).collect::<Result<Vec<VariableId>>>()?;
         let inputs: Vec<Output> = node.inputs.clone();
         let (expr, views) = self.operands(id, &update.expr, &inputs)?;

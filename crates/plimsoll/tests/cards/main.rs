@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use plimsoll::recorded::{Case, Verified};
-use plimsoll::{Bytes, Code, DeviceSpec, Devices, Options};
+use plimsoll::{Bytes, DeviceSpec, Devices, Options};
 use plimsoll_device::{CardPart, Device, InstructionSet};
 use plimsoll_device_cpu::{CpuDevice, CpuPool};
 use plimsoll_device_cuda::{Compiler, CudaCard, CudaDevice, CudaDriver, CudaLibrary, GraphUse, any_card};
@@ -18,9 +18,6 @@ use plimsoll_memory::Ledger;
 
 use machine::Machine;
 use plimsoll_mock_driver::Idle;
-
-/// Cases that need features that are not built yet: a plan says UNIMPLEMENTED, and nothing else.
-const NOT_YET: &[&str] = &["switch_ref_merge"];
 
 /// A machine with one mock card.
 struct Rig {
@@ -60,10 +57,7 @@ impl Rig {
         let before = self.machine.used(0);
         let devices = self.devices();
         let mut replay = case.open(devices).map_err(text)?;
-        match replay.plan() {
-            Err(error) if error.code() == Code::Unimplemented && NOT_YET.contains(&case.name()) => return Ok(false),
-            planned => planned.map_err(text)?,
-        }
+        replay.plan().map_err(text)?;
         match kernels {
             Idle::Not => replay.verify(&mut Verified::default())?,
             _ => {
