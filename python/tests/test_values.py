@@ -1,7 +1,6 @@
 """What sessions are given and give: structures of fetches, tensors of other libraries, and arguments that make no sense."""
 
 import collections
-import os
 import subprocess
 import sys
 
@@ -100,8 +99,7 @@ except RuntimeError as error:
     print(error)
 session.close()
 """
-    environment = {**os.environ, "PYTHONPATH": str(PACKAGE)}
-    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, env=environment, timeout=60)
+    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, cwd=PACKAGE, timeout=60)
     assert done.stdout == "ended\n['CancelledError']\nAttempted to use a closed Session.\n", done.stdout + done.stderr
 
 
@@ -117,6 +115,5 @@ class Last:
 last = Last()
 last.self = last
 """
-    environment = {**os.environ, "PYTHONPATH": str(PACKAGE)}
-    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, env=environment, timeout=60)
+    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, cwd=PACKAGE, timeout=60)
     assert (done.returncode, done.stdout, done.stderr) == (0, "3.0\n", ""), done.stdout + done.stderr
