@@ -4,6 +4,9 @@ use plimsoll::{Bytes, Certainty, Code, Error, Footprint, HostTensor, Result};
 
 use super::{Case, bits, cases, ran};
 
+/// Scratch of a kernel has a slice for each thread, so a promise is one for so many.
+const THREADS: i32 = 2;
+
 /// How many steps there are from the least limit to the peak: `PLIMSOLL_LINES`, or few.
 fn lines() -> u64 {
     std::env::var("PLIMSOLL_LINES").ok().and_then(|lines| lines.parse().ok()).unwrap_or(2)
@@ -12,7 +15,7 @@ fn lines() -> u64 {
 impl Case {
     /// What the devices are promised to hold, with plans that are made to fit these limits; none where the promise is not exact.
     fn promised_fitted(&self, devices: u32, limits: &[Bytes]) -> Result<Option<Vec<Bytes>>> {
-        let (devices, session) = self.open_with(devices, 1, limits, true)?;
+        let (devices, session) = self.open_with(devices, THREADS, limits, true)?;
         let mut footprint = Footprint::new(devices.specs());
         self.each(|feeds, fetches, targets, _| {
             let signature = session.signature(feeds, fetches, targets)?;
@@ -25,7 +28,7 @@ impl Case {
 
     /// Runs with these limits: what it holds, and its values.
     fn run_fitted(&self, count: u32, limits: &[Bytes]) -> Result<(Vec<Bytes>, Vec<HostTensor>)> {
-        let (devices, session) = self.open_with(count, 2, limits, true)?;
+        let (devices, session) = self.open_with(count, THREADS, limits, true)?;
         let mut values = Vec::new();
         self.each(|feeds, fetches, targets, code| {
             values.extend(ran(session.run(feeds, fetches, targets), code)?);

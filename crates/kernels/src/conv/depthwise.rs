@@ -143,7 +143,6 @@ fn of<E: InFloats>(isa: Isa, spec: ConvSpec, work: Work, epilogue: Option<Epilog
     let channels = spec.in_c.max(1) as f64;
     let filter = size * taps as f64 * out_c as f64;
     let cost = Cost { flops: spec.flops() / channels, bytes: spec.bytes() - size * taps as f64 * spec.in_c as f64 * out_c as f64 + filter };
-    let operands = epilogue.as_ref().map_or(0, |epilogue| epilogue.operands.len());
     let mut epilogue = epilogue.map(|epilogue| Finish::new(isa, &spec.output(), epilogue)).transpose()?;
     let mut scratch = 0;
     if let Some(finish) = &mut epilogue {
@@ -160,7 +159,7 @@ fn of<E: InFloats>(isa: Isa, spec: ConvSpec, work: Work, epilogue: Option<Epilog
     let mut prepared =
         Prepared { chunks: cut.pieces(), scratch: 0, per_worker: scratch as u64, cost, in_place: Vec::new(), kernel: kernel.clone() };
     if let Some(finish) = &kernel.epilogue {
-        finish.describe(operands, &mut prepared);
+        finish.describe(&mut prepared);
     }
     Ok(prepared)
 }

@@ -198,7 +198,6 @@ fn prepare<E: InFloats>(
             piece_rows = piece_rows.max(POSITIONS.div_ceil(out[2].max(1)));
         }
     }
-    let operands = epilogue.as_ref().map_or(0, |epilogue| epilogue.operands.len());
     let mut finish = epilogue.map(|epilogue| Finish::new(isa, &result, epilogue)).transpose()?;
     let (mut piece_xs, mut most_panels) = (out[2].max(1), panels.len().max(1));
     if is_widened {
@@ -212,9 +211,15 @@ fn prepare<E: InFloats>(
             piece_xs = if piece_rows == 1 { even(out[2], piece_xs.min(WAITING / position).max(1)) } else { piece_xs };
         }
     } else if finish.as_ref().is_some_and(|finish| finish.in_result.is_none()) {
-        piece_planes = 1;
+        // As many positions as else where they wait, with as many panels as they leave room for.
+        let positions = piece_planes.saturating_mul(piece_rows).saturating_mul(out[2]);
         if !images {
-            piece_rows = piece_rows.min((1usize << 14).div_ceil((out[2] * columns).max(1)));
+            most_panels = (WAITING / positions.saturating_mul(code.width()).max(1)).clamp(1, most_panels);
+        }
+        let row = out[2].saturating_mul(columns.min(most_panels * code.width())).max(1);
+        piece_planes = piece_planes.min(WAITING / row.saturating_mul(out[1].max(1))).max(1);
+        if piece_planes == 1 && !images {
+            piece_rows = piece_rows.min(WAITING / row).max(1);
         }
     }
     piece_planes = even(planes, piece_planes);
@@ -237,8 +242,7 @@ fn prepare<E: InFloats>(
         && finish.in_result.is_none()
     {
         finish.place = scratch;
-        let positions = if is_widened { piece_planes * piece_rows * piece_xs } else { piece_rows * out[2] };
-        scratch += floats(positions * columns.min(piece_panels * code.width()));
+        scratch += floats(piece_planes * piece_rows * piece_xs * columns.min(piece_panels * code.width()));
     }
     let operand_place = scratch;
     if is_widened {
@@ -271,7 +275,7 @@ fn prepare<E: InFloats>(
     let kernel = Arc::new(kernel);
     let mut prepared = Prepared { chunks, scratch: 0, per_worker: scratch as u64, cost, in_place: Vec::new(), kernel: kernel.clone() };
     if let Some(finish) = &kernel.epilogue {
-        finish.describe(operands, &mut prepared);
+        finish.describe(&mut prepared);
     }
     Ok((prepared, piece_planes))
 }

@@ -485,19 +485,44 @@ fn epilogues_are_applied_to_every_element_once() {
     }
 }
 
-/// An operand that is as large as the result must not lie where the convolution is computed.
+/// `max(conv + other, 0)`, with another operand that is as large as the result, which may be written over it.
+fn check_in_place(from: [u64; 2], result: Vec<u64>, prepare: impl Fn(Isa, Option<Epilogue>) -> Result<Prepared>) {
+    let len = count(result.clone());
+    let (x, w, other) = (numbers(from[0], 1), numbers(from[1], 2), numbers(len, 3));
+    for isa in Isa::available() {
+        let plain = run_both(&prepare(isa, None).unwrap(), &[&x, &w], len);
+        let expected: Vec<f32> = plain.iter().zip(&other).map(|(value, other)| (value + other).max(0.0)).collect();
+        let epilogue = Epilogue { operands: vec![result.clone()], ..relu(len, false, true) };
+        let prepared = prepare(isa, Some(epilogue)).unwrap();
+        assert_eq!(prepared.in_place, [(2, 0)], "{isa:?} {result:?}");
+        let inputs = [testing::bytes(&x), testing::bytes(&w), testing::bytes(&other)];
+        let inputs: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();
+        let calls: Vec<Range<u32>> = (0..prepared.chunks).rev().map(|piece| piece..piece + 1).collect();
+        for pairs in [&[][..], &[(2, 0)]] {
+            let mut outputs = [vec![0xEE; 4 * len as usize]];
+            testing::run_pieces(&prepared, &inputs, &mut outputs, &calls, pairs).unwrap();
+            assert!(testing::values::<f32>(&outputs[0]) == expected, "{isa:?} {result:?} {pairs:?}");
+        }
+    }
+}
+
 #[test]
-fn operands_of_an_epilogue_keep_their_places() {
-    let mut builder = ExprBuilder::new();
-    let (element, other) = (builder.input(DataType::Float).unwrap(), builder.input(DataType::Float).unwrap());
-    let sum = builder.binary(BinaryOp::Add, element, other).unwrap();
-    let epilogue = Epilogue { expr: builder.finish(vec![sum]), operands: vec![base().output()] };
-    let prepared = conv(base(), Some(epilogue)).unwrap();
-    assert!(prepared.in_place.is_empty());
-    let (x, w, other) = (numbers(count(base().input()), 1), numbers(count(base().filter()), 2), numbers(count(base().output()), 3));
-    let plain = run_both(&conv(base(), None).unwrap(), &[&x, &w], count(base().output()));
-    let got = run_both(&prepared, &[&x, &w, &other], count(base().output()));
-    assert!(got.iter().zip(plain.iter().zip(&other)).all(|(got, (a, b))| *got == a + b));
+fn results_are_written_over_operands_of_an_epilogue() {
+    for spec in [
+        base(),
+        ConvSpec { out_c: 200, batch: 3, ..base() },
+        spec(40, 3, 64, &[same(24, 3, 1); 2]),
+        spec(2, 64, 500, &[same(30, 3, 2); 2]),
+        spec(9, 100, 300, &[same(5, 3, 1), same(7, 3, 1)]),
+        spec(2, 3, 200, &[same(4, 3, 1), same(9, 2, 2), same(8, 3, 1)]),
+    ] {
+        let [input, filter, output] = [spec.input(), spec.filter(), spec.output()].map(count);
+        check_in_place([input, filter], spec.output(), |isa, epilogue| conv_on(isa, spec, epilogue));
+        check_in_place([filter, output], spec.input(), |isa, epilogue| conv_backprop_input_on(isa, spec, epilogue));
+    }
+    let spec = spec(5, 144, 144, &[same(20, 3, 1); 2]);
+    let from = [count(spec.input()), spec.taps() * spec.out_c];
+    check_in_place(from, spec.output(), |isa, epilogue| depthwise_conv_on(isa, spec, epilogue));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The descent of one device: schedules with ever lower peaks and no better times.
 
 use plimsoll_base::{Bytes, Result};
-use plimsoll_fit::State;
+use plimsoll_fit::{Problem, State};
 use plimsoll_graph::id::Id;
 
 use super::apply::{self, Applied};
@@ -41,6 +41,8 @@ pub(super) struct Descent<'a> {
     most: Vec<Option<Bytes>>,
     /// None is faster than the one before: so a lower line never gives a faster plan.
     states: Vec<State>,
+    /// So much less than its peak may a schedule take: see [`problem::uncounted`].
+    uncounted: u64,
     /// For each state what its arena takes, once that is known: nothing where another device takes more than it may.
     known: Vec<Option<Option<Bytes>>>,
 }
@@ -57,10 +59,14 @@ impl<'a> Descent<'a> {
         let is_file = away.slow.is_some_and(|slow| !request.devices[slow.device.index()].kind.computes());
         let mut problem = problem::problem(request, ordered.as_ref().unwrap_or(&lir), device, slow.clone(), &bodies);
         let effort = effort(problem.works.len());
-        let mut states = plimsoll_fit::descend(&problem, effort);
+        let descend = |problem: &Problem| match &request.lines.descents {
+            Some(descents) => descents.descend(problem, effort),
+            None => plimsoll_fit::descend(problem, effort),
+        };
+        let mut states = descend(&problem);
         if is_file && problem.slow.take().is_some() {
             // A file is slow, and buffers of moves are live a little longer than the search knows: also those that move nothing.
-            states.extend(plimsoll_fit::descend(&problem, effort));
+            states.extend(descend(&problem));
             states.sort_by(|one, other| one.seconds.total_cmp(&other.seconds).then(other.peak.cmp(&one.peak)));
             states.dedup();
         }
@@ -71,8 +77,9 @@ impl<'a> Descent<'a> {
             states.retain(|state| first.as_ref().is_none_or(|first| state.peak < first.peak && state.seconds >= first.seconds));
             states.splice(0..0, first);
         }
+        let uncounted = problem::uncounted(request, &lir, device);
         let known = vec![None; states.len()];
-        Ok(Descent { request, as_it_is: lir, ordered, bodies, away, most, states, known })
+        Ok(Descent { request, as_it_is: lir, ordered, bodies, away, most, states, uncounted, known })
     }
 
     /// The first schedule whose packed arena is within `room`; where none is, the one with the smallest.
@@ -80,15 +87,14 @@ impl<'a> Descent<'a> {
     /// # Errors
     /// As [`Descent::schedule`].
     pub fn first_below(&mut self, room: Bytes) -> Result<usize> {
-        // No packing takes less than what is live at once.
         for state in 0..self.states.len() {
-            if self.states[state].peak <= room.0 && self.bytes(state)?.is_some_and(|bytes| bytes <= room) {
+            if self.least(state) <= room.0 && self.bytes(state)?.is_some_and(|bytes| bytes <= room) {
                 return Ok(state);
             }
         }
         let mut lowest: Option<(Bytes, usize)> = None;
         for state in (0..self.states.len()).rev() {
-            if lowest.is_some_and(|(bytes, _)| self.states[state].peak >= bytes.0) {
+            if lowest.is_some_and(|(bytes, _)| self.least(state) >= bytes.0) {
                 continue;
             }
             if let Some(bytes) = self.bytes(state)?
@@ -98,6 +104,11 @@ impl<'a> Descent<'a> {
             }
         }
         Ok(lowest.map_or(0, |(_, state)| state))
+    }
+
+    /// No packing of a schedule takes less: it is live at once.
+    fn least(&self, state: usize) -> u64 {
+        self.states[state].peak.saturating_sub(self.uncounted)
     }
 
     /// What the packed arena of a schedule takes; none where another device takes more than it may.

@@ -11,16 +11,18 @@
 //! nothing but values of the arena may also run again.
 //!
 //! [`away`]: where values wait. [`problem`]: the schedule as numbers. [`bodies`]: the schedules of loops' bodies. [`descent`]: the
-//! schedules of a device. [`apply`]: the numbers as works. [`curve`]: what each line costs.
+//! schedules of a device. [`found`]: what the search has found before. [`apply`]: the numbers as works. [`curve`]: what each line costs.
 
 mod apply;
 mod away;
 mod bodies;
 mod curve;
 mod descent;
+mod found;
 mod problem;
 
 use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
 
 use plimsoll_base::{Bytes, Result};
 use plimsoll_graph::NodeId;
@@ -30,6 +32,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::curve::{CurvePoint, curve};
 use self::descent::Descent;
+pub use self::found::Descents;
 use crate::Request;
 use crate::lir::Lir;
 use crate::live::Live;
@@ -50,18 +53,20 @@ pub struct Fitting {
 }
 
 /// What a plan is made to fit: see [`Fitting`].
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default)]
 pub struct Lines {
     /// For each device, the bytes that it may hold while the plan runs. None where it may hold what the plan needs as it is; so may
     /// devices beyond the last.
     pub most: Vec<Option<Bytes>>,
     /// Variables that are there as well, by key, each with its device and its bytes. Those of the plan may be among them.
     pub variables: BTreeMap<String, (DeviceId, Bytes)>,
+    /// Where descents are kept for later plans; none to search each time.
+    pub descents: Option<Arc<Descents>>,
 }
 
 impl Lines {
     /// No line: plans are as they are.
-    pub const NONE: Lines = Lines { most: Vec::new(), variables: BTreeMap::new() };
+    pub const NONE: Lines = Lines { most: Vec::new(), variables: BTreeMap::new(), descents: None };
 
     /// What the arena of a device may take of its line.
     fn room(&self, request: &Request<'_>, lir: &Lir, device: DeviceId) -> Option<Bytes> {

@@ -9,7 +9,7 @@ use super::bodies::{self, Bodies};
 use crate::Request;
 use crate::evaluate::queue;
 use crate::lir::{Home, Lir, ValueId, WorkId, WorkKind};
-use crate::live::pairs;
+use crate::live::{pairs, with_others};
 use crate::plan::DeviceId;
 
 /// The works of the region in their order, with the bytes that they take of one device's arena. Values have their own numbers.
@@ -47,6 +47,15 @@ pub(super) fn problem(request: &Request<'_>, lir: &Lir, device: DeviceId, slow: 
         Value { bytes, is_result: false, view_of: None }
     };
     Problem { works: works.collect(), values: lir.values.ids().map(value).collect(), base: 0, slow }
+}
+
+/// The most bytes that a schedule may take below its peak in the search. There a result is written over one certain operand, if nothing
+/// reads that later; in a plan over any other one that nothing reads later.
+pub(super) fn uncounted(request: &Request<'_>, lir: &Lir, device: DeviceId) -> u64 {
+    let spec = &request.devices[device.index()];
+    let works = lir.all().filter(|(_, work)| work.device == device);
+    let results = works.map(|(_, work)| with_others(lir, work, |value| is_here(lir, value, device)));
+    results.map(|results| results.into_iter().map(|value| spec.slot(Bytes(lir.values[value].bytes)).0).sum()).max().unwrap_or(0)
 }
 
 /// Whether the value is in the arena of the device.

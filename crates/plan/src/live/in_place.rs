@@ -1,6 +1,6 @@
 //! Values that share their bytes: a result that is written over an operand whose last reader is the work.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use super::{Lane, Ranges};
 use crate::lir::{Arg, Lir, ValueId, Work, WorkKind};
@@ -8,10 +8,28 @@ use crate::lir::{Arg, Lir, ValueId, Work, WorkKind};
 /// The operands that a work writes over, each with its result. `dies` says of an operand that it is in this device's arena and
 /// that no other work needs it from here on.
 pub(crate) fn pairs(lir: &Lir, work: &Work, dies: impl Fn(ValueId) -> bool) -> Vec<(ValueId, ValueId)> {
+    let mut pairs: Vec<(ValueId, ValueId)> = Vec::new();
+    for (source, target) in candidates(lir, work) {
+        let is_free = pairs.iter().all(|(from, to)| *from != source && *to != target);
+        if is_free && dies(source) {
+            pairs.push((source, target));
+        }
+    }
+    pairs
+}
+
+/// The results that could as well be written over another operand than in [`pairs`] with the same `dies`.
+pub(crate) fn with_others(lir: &Lir, work: &Work, dies: impl Fn(ValueId) -> bool) -> BTreeSet<ValueId> {
+    let pairs = pairs(lir, work, &dies);
+    candidates(lir, work).into_iter().filter(|pair| dies(pair.0) && !pairs.contains(pair)).map(|(_, target)| target).collect()
+}
+
+/// The operands that a work may write over, each with a result.
+fn candidates(lir: &Lir, work: &Work) -> Vec<(ValueId, ValueId)> {
     if let WorkKind::Loop { carried, .. } = work.kind {
         // What it carries may begin where its value is.
         let carried = (0..carried).map(|index| (work.inputs[index].value, work.outputs[index]));
-        return choose(lir, work, carried, dies);
+        return fitting(lir, work, carried);
     }
     let inputs: Vec<usize> = match &work.kind {
         WorkKind::Expr { .. } | WorkKind::Anchor { .. } => (0..work.inputs.len()).collect(),
@@ -24,26 +42,16 @@ pub(crate) fn pairs(lir: &Lir, work: &Work, dies: impl Fn(ValueId) -> bool) -> V
     };
     let Some(kernel) = work.prepared.as_ref().and_then(|prepared| prepared.kernel.as_ref()) else { return Vec::new() };
     let may = kernel.step().in_place.iter().map(|(input, output)| (work.inputs[inputs[*input]].value, work.outputs[*output]));
-    choose(lir, work, may, dies)
+    fitting(lir, work, may)
 }
 
 /// Those pairs of values that may be one buffer.
-fn choose(
-    lir: &Lir,
-    work: &Work,
-    may: impl Iterator<Item = (ValueId, ValueId)>,
-    dies: impl Fn(ValueId) -> bool,
-) -> Vec<(ValueId, ValueId)> {
-    let mut pairs: Vec<(ValueId, ValueId)> = Vec::new();
-    for (source, target) in may {
-        let read_once = work.inputs.iter().filter(|view| view.value == source).count() == 1;
-        let is_free = pairs.iter().all(|(from, to)| *from != source && *to != target);
-        let fits = lir.values[source].bytes == lir.values[target].bytes && lir.values[target].home == crate::lir::Home::Arena;
-        if is_free && read_once && fits && dies(source) {
-            pairs.push((source, target));
-        }
-    }
-    pairs
+fn fitting(lir: &Lir, work: &Work, pairs: impl Iterator<Item = (ValueId, ValueId)>) -> Vec<(ValueId, ValueId)> {
+    let is_read_once = |source: ValueId| work.inputs.iter().filter(|view| view.value == source).count() == 1;
+    let fits = |source: ValueId, target: ValueId| {
+        lir.values[source].bytes == lir.values[target].bytes && lir.values[target].home == crate::lir::Home::Arena
+    };
+    pairs.filter(|&(source, target)| is_read_once(source) && fits(source, target)).collect()
 }
 
 /// Which values share their bytes, in one arena.

@@ -22,7 +22,7 @@ use plimsoll_graph::id::Id;
 use crate::lir::{Lir, ValueId, WorkId};
 
 pub(crate) use self::arena::Arena;
-pub(crate) use self::in_place::{Sharing, pairs};
+pub(crate) use self::in_place::{Sharing, pairs, with_others};
 pub(crate) use self::queues::{Lane, Slot, lanes};
 pub(crate) use self::ranges::{LiveRange, live_ranges};
 

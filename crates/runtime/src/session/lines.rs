@@ -1,6 +1,6 @@
 //! What plans are made to fit: see [`plimsoll_plan::Lines`].
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use plimsoll_base::{Bytes, Result};
 use plimsoll_graph::id::Id;
@@ -10,7 +10,8 @@ use super::{Inner, Session};
 
 impl Session {
     /// Another session for the same graph, placed the same. It makes its plans fit these lines, one for each device: the bytes that a
-    /// device may hold while a plan runs, none where that is as many as the plan needs as it is. It shares nothing but the devices.
+    /// device may hold while a plan runs, none where that is as many as the plan needs as it is. It shares nothing but the devices, and
+    /// what the search for plans has found so far.
     ///
     /// # Errors
     /// As [`Session::new`].
@@ -20,8 +21,8 @@ impl Session {
         let placement = (placement.clone(), before.map(Mutex::new));
         let graph = (graph.clone(), calls.clone(), freeze.clone());
         let session = Session::placed(devices, graph, placement, registry.clone(), checkpoints.clone(), stored.clone())?;
-        let variables = self.inner.lines().variables;
-        *session.inner.lines.lock().unwrap_or_else(PoisonError::into_inner) = Lines { most, variables };
+        let Lines { variables, descents, .. } = self.inner.lines();
+        *session.inner.lines.lock().unwrap_or_else(PoisonError::into_inner) = Lines { most, variables, descents };
         Ok(session)
     }
 }
@@ -45,7 +46,16 @@ impl Inner {
     /// The limits of devices, where options ask for plans that fit them.
     pub(super) fn limits(devices: &crate::Devices) -> Lines {
         let limits = devices.specs().iter().map(|spec| spec.memory_limit);
-        Lines { most: if devices.options().fit { limits.collect() } else { Vec::new() }, ..Lines::default() }
+        Lines {
+            most: if devices.options().fit { limits.collect() } else { Vec::new() },
+            descents: Some(Arc::default()),
+            ..Lines::default()
+        }
+    }
+
+    /// No more plans are expected: what the search has found goes.
+    pub(super) fn forget_descents(&self) {
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner).descents = Some(Arc::default());
     }
 
     /// What a plan is made to fit.

@@ -60,10 +60,9 @@ pub(super) fn prepare(isa: Isa, shape: &Arc<Shape>, result: &[u64], epilogue: Op
     // Values of every point, such that two points do not fall onto the same cache sets.
     let point = |block: usize, channels: usize| block * channels + 16;
     let rows = shape.panels.iter().map(|panel| shape.code.rows[panel.vectors - 1]).max().unwrap_or(1);
-    let operands = epilogue.as_ref().map_or(0, |epilogue| epilogue.operands.len());
     let mut finish = epilogue.map(|epilogue| Finish::new(isa, result, epilogue)).transpose()?;
     let waits = finish.as_ref().is_some_and(|finish| finish.in_result.is_none());
-    let of_tile = 4 * (PLANES * (shape.terms + width) + if waits { step * step * shape.columns } else { 0 });
+    let of_tile = 4 * (PLANES * (shape.terms + width) + if waits { step * step * width } else { 0 });
     let most = (CACHED / of_tile / rows * rows).clamp(rows, MOST_TILES);
     let blocks = tiles.div_ceil(most);
     let block = tiles.div_ceil(blocks.max(1)).max(1);
@@ -83,7 +82,7 @@ pub(super) fn prepare(isa: Isa, shape: &Arc<Shape>, result: &[u64], epilogue: Op
         && finish.in_result.is_none()
     {
         finish.place = scratch;
-        scratch += floats(block * step * step * (piece_panels * shape.code.width()).min(shape.columns));
+        scratch += floats(block * step * step * width);
     }
     let count = |sizes: &[usize]| sizes.iter().map(|size| *size as f64).product::<f64>();
     let operand = count(&[shape.batch, shape.axes[0].size, shape.axes[1].size, shape.terms]);
@@ -112,7 +111,7 @@ pub(super) fn prepare(isa: Isa, shape: &Arc<Shape>, result: &[u64], epilogue: Op
     let cost = Cost { flops, bytes };
     let mut prepared = Prepared { chunks, scratch: 0, per_worker: scratch as u64, cost, in_place: Vec::new(), kernel: kernel.clone() };
     if let Some(finish) = &kernel.epilogue {
-        finish.describe(operands, &mut prepared);
+        finish.describe(&mut prepared);
     }
     Ok(prepared)
 }
@@ -167,7 +166,10 @@ impl Tiles {
         // SAFETY: the operand is the caller's.
         unsafe { self.evaluate(tiles.clone(), args.pointers[self.from].cast::<f32>().cast_const(), operand) };
         let values = args.pointers[self.values].cast::<f32>().cast_const();
-        for panel in &shape.panels[panels.clone()] {
+        // Results that wait are those of one panel.
+        let waits = self.epilogue.as_ref().is_some_and(|finish| finish.in_result.is_none());
+        for number in panels.clone() {
+            let panel = &shape.panels[number];
             let width = shape.width(panel);
             let from = values.wrapping_add(shape.panel_start(panel));
             for point in 0..PLANES {
@@ -175,8 +177,17 @@ impl Tiles {
                 // SAFETY: the values have been made: `count` rows of terms, and as many rows of the panel.
                 unsafe { self.multiply(panel, count, a, b, results.add(point * self.result_point)) };
             }
-            // SAFETY: these results are the caller's.
-            unsafe { self.interpolate(tiles.clone(), panel, &panels, results, args) };
+            let together = if waits { number..number + 1 } else { panels.clone() };
+            // SAFETY: these results are the caller's, or in scratch until they are finished.
+            unsafe {
+                self.interpolate(tiles.clone(), panel, &together, results, args);
+                if waits {
+                    self.finish(tiles.clone(), &together, args)?;
+                }
+            }
+        }
+        if waits {
+            return Ok(());
         }
         // SAFETY: all results of these tiles and panels have been made.
         unsafe { self.finish(tiles, &panels, args) }
