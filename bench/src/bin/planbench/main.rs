@@ -3,6 +3,7 @@
 //!     cargo run --release --manifest-path bench/Cargo.toml --bin planbench -- offsets FILE.csv [--capacity BYTES] --output OUT.csv
 //!     cargo run --release --manifest-path bench/Cargo.toml --bin planbench -- remat TRACE.log.xz --ratio R --output OUT.jsonl
 //!     cargo run --release --manifest-path bench/Cargo.toml --bin planbench -- place INSTANCE.json --output SPLIT.json
+//!     cargo run --release --manifest-path bench/Cargo.toml --bin planbench -- bound INSTANCE.json
 //!
 //! Exit status 0: done; 1: not within the capacity or the ratio, or a file cannot be read or written; 2: wrong use.
 
@@ -15,7 +16,8 @@ use std::process::ExitCode;
 
 const USAGE: &str = "usage: planbench offsets FILE.csv [--capacity BYTES] [--steps N] --output OUT.csv
        planbench remat TRACE.log[.xz] --ratio R [--steps N] [--bound-steps N] --output OUT.jsonl
-       planbench place INSTANCE.json [--objective latency|throughput] [--ratings N] --output SPLIT.json";
+       planbench place INSTANCE.json [--objective latency|throughput] [--ratings N] --output SPLIT.json
+       planbench bound INSTANCE.json";
 
 /// Why a command ends.
 enum Failure {
@@ -29,6 +31,7 @@ fn main() -> ExitCode {
         Some((command, rest)) if command == "offsets" => offsets::run(rest),
         Some((command, rest)) if command == "remat" => remat::run(rest),
         Some((command, rest)) if command == "place" => place::run(rest),
+        Some((command, rest)) if command == "bound" => place::bound(rest),
         Some((command, _)) => Err(Failure::Usage(format!("unknown command '{command}'"))),
         None => Err(Failure::Usage("no command".into())),
     };

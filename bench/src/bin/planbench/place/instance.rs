@@ -6,6 +6,7 @@ use plimsoll_placer::{Choices, Device};
 use serde_json::Value;
 
 /// A node.
+#[derive(Clone)]
 pub struct Node {
     pub id: u64,
     /// Time on the host and on an accelerator.
@@ -122,6 +123,14 @@ impl Instance {
         let mut choices: Vec<Vec<Device>> = vec![(0..=accelerators as Device).collect(); count];
         nodes.iter().filter(|node| !node.can_accelerate).for_each(|node| choices[node.part] = vec![0]);
         let cores = json["maxCPUs"].as_f64().unwrap_or(1.0).max(1.0);
-        Ok(Instance { cores, nodes, parts: count, accelerators, limit: number(&json, "maxSizePerFPGA")?, beside, choices: Choices::new(choices) })
+        Ok(Instance {
+            cores,
+            nodes,
+            parts: count,
+            accelerators,
+            limit: number(&json, "maxSizePerFPGA")?,
+            beside,
+            choices: Choices::new(choices),
+        })
     }
 }

@@ -60,7 +60,8 @@ impl<'a> Latency<'a> {
             ready: Vec::new(),
             numbers: Vec::new(),
             kinds: vec![vec![0; 4], (1..=instance.accelerators as Device).collect()],
-            nodes_of, readers,
+            nodes_of,
+            readers,
             at: vec![0; nodes],
             host: vec![0.0; nodes],
         }
@@ -131,7 +132,8 @@ impl<'a> Latency<'a> {
             self.members[self.starts[piece + 1] as usize] = index as u32;
         }
         // The start of piece p is now at p + 1, and its end at p + 2.
-        let range = |starts: &[u32], piece: usize| starts[piece + 1] as usize..starts.get(piece + 2).map_or(nodes.len(), |end| *end as usize);
+        let range =
+            |starts: &[u32], piece: usize| starts[piece + 1] as usize..starts.get(piece + 2).map_or(nodes.len(), |end| *end as usize);
         self.taken.fill(u32::MAX);
         self.ready.clear();
         self.ready.extend((0..pieces as u32).filter(|piece| self.waiting[*piece as usize] == 0));

@@ -2,8 +2,10 @@
 //!
 //! The output is JSON: `{"cpus": [{"nodes": [id, ...]}], "fpgas": [{"nodes": [...]}, ...]}`.
 
+mod blocks;
 mod instance;
 mod latency;
+mod series;
 mod throughput;
 
 use std::process::ExitCode;
@@ -45,20 +47,20 @@ pub fn run(arguments: &[String]) -> Result<ExitCode, Failure> {
     };
     let start = Instant::now();
     let mut latency = Latency::new(&instance);
-    // What the host does alone, and the best cuts of some orders.
+    // What the host does alone, the best cuts of some orders, and the best pieces of blocks in series.
     let mut starts = vec![vec![0; instance.parts]];
     let mut random = Random::new(SEED);
     for _ in 0..ORDERS {
         let order = depth_first(&latency, &mut random);
         starts.extend(cut(&mut latency, &order).map(|(devices, _)| devices));
     }
+    starts.extend(series::series(&instance).map(|pieces| series::shared(&instance, &pieces)));
     let mut throughput = Throughput::new(&instance);
     let model: &mut dyn Model = if is_throughput { &mut throughput } else { &mut latency };
     let (devices, rating) = from_best(model, starts, Effort { ratings, seed: SEED });
     let seconds = start.elapsed().as_secs_f64();
-    let held = |device: Device| -> Vec<u64> {
-        instance.nodes.iter().filter(|node| devices[node.part] == device).map(|node| node.id).collect()
-    };
+    let held =
+        |device: Device| -> Vec<u64> { instance.nodes.iter().filter(|node| devices[node.part] == device).map(|node| node.id).collect() };
     let fpgas: Vec<_> = (1..=instance.accelerators as Device).map(|device| json!({ "nodes": held(device) })).collect();
     let split = json!({ "cpus": [{ "nodes": held(0) }], "fpgas": fpgas });
     std::fs::write(output, split.to_string()).map_err(|error| Failure::Failed(format!("{output}: {error}")))?;
@@ -67,6 +69,18 @@ pub fn run(arguments: &[String]) -> Result<ExitCode, Failure> {
     let objective = if is_throughput { "period" } else { "latency" };
     println!("nodes={nodes} parts={} {objective}={:.4} seconds={seconds:.3} {status}", instance.parts, rating.seconds);
     Ok(if rating.over > 0.0 { ExitCode::from(1) } else { ExitCode::SUCCESS })
+}
+
+/// Prints a latency that no split of an instance is below.
+pub fn bound(arguments: &[String]) -> Result<ExitCode, Failure> {
+    let words = Words::parse(arguments, &[])?;
+    let [input] = words.alone[..] else { return Err(Failure::Usage("bound takes one instance".into())) };
+    let failed = |message: String| Failure::Failed(format!("{input}: {message}"));
+    let text = std::fs::read_to_string(input).map_err(|error| failed(error.to_string()))?;
+    let instance = Instance::parse(&text).map_err(failed)?;
+    let bound = series::bound(&instance).ok_or_else(|| failed("is not one series of small blocks".into()))?;
+    println!("nodes={} bound={bound:.4}", instance.nodes.len());
+    Ok(ExitCode::SUCCESS)
 }
 
 /// The search from the best of some assignments.
