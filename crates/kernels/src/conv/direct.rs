@@ -17,7 +17,7 @@ use super::finish::Finish;
 use super::pass::{Block, Pass, Side};
 use super::tiles::{self, Code, Panel, Tile, code};
 use crate::element::InFloats;
-use crate::expr::Bases;
+use crate::expr::{Bases, Chain, Changes, Link};
 use crate::packing::{Packing, packing, part};
 use crate::simd::Isa;
 use plimsoll_request::anchor::Epilogue;
@@ -199,6 +199,12 @@ fn prepare<E: InFloats>(
         }
     }
     let mut finish = epilogue.map(|epilogue| Finish::new(isa, &result, epilogue)).transpose()?;
+    if let Some(finish) = &mut finish {
+        // Sums of several blocks wait in the result, which may lie where an operand does.
+        let is_safe = |chain: &Chain| !chain.has_elements() || passes.iter().all(|pass| pass.blocks.len() == 1);
+        finish.chain = finish.chain.take().filter(|chain| !is_widened && is_safe(chain));
+    }
+    let waits = finish.as_ref().is_some_and(Finish::waits);
     let (mut piece_xs, mut most_panels) = (out[2].max(1), panels.len().max(1));
     if is_widened {
         // Rows are cut where one is too long, and channels where one vector of positions is too large.
@@ -210,7 +216,7 @@ fn prepare<E: InFloats>(
             piece_rows = piece_rows.min(WAITING / row).max(1);
             piece_xs = if piece_rows == 1 { even(out[2], piece_xs.min(WAITING / position).max(1)) } else { piece_xs };
         }
-    } else if finish.as_ref().is_some_and(|finish| finish.in_result.is_none()) {
+    } else if waits {
         // As many positions as else where they wait, with as many panels as they leave room for.
         let positions = piece_planes.saturating_mul(piece_rows).saturating_mul(out[2]);
         if !images {
@@ -232,14 +238,14 @@ fn prepare<E: InFloats>(
     let chunks = chunks.ok_or_else(|| Error::invalid_argument("a convolution with too many pieces"))?.max(1);
 
     let floats = |count: usize| (count * 4).next_multiple_of(64) + 64;
-    let mut scratch = finish.as_ref().map_or(0, |finish| finish.program.scratch() as usize).next_multiple_of(64);
+    let mut scratch = finish.as_ref().map_or(0, Finish::scratch);
     let filter_place = scratch;
     if rows != Rows::There {
         let most = passes.iter().flat_map(|pass| &pass.blocks).map(|block| block.rows.len() * block.inner.len()).max().unwrap_or(0);
         scratch += floats(most * panels.iter().map(|panel| panel.vectors * code.lanes).max().unwrap_or(0));
     }
     if let Some(finish) = &mut finish
-        && finish.in_result.is_none()
+        && waits
     {
         finish.place = scratch;
         scratch += floats(piece_planes * piece_rows * piece_xs * columns.min(piece_panels * code.width()));
@@ -337,12 +343,18 @@ impl<E: InFloats> Direct<E> {
             let last = self.panels[piece.panels.end - 1];
             self.panels[piece.panels.start].column..last.column + (last.vectors - 1) * self.code.lanes + last.last
         };
-        let Some(Finish { program, in_result, place, .. }) = &self.epilogue else {
+        let Some(Finish { program, chain, result, in_result, place }) = &self.epilogue else {
             // SAFETY: argument 2 is the result, of floats: others have an expression that rounds them.
-            unsafe { self.compute(piece, Target { start: args.pointers[2].cast(), row: self.columns }, args) };
+            unsafe { self.compute(piece, Target { start: args.pointers[2].cast(), row: self.columns }, &[], args) };
             return Ok(());
         };
         let rest = &args.pointers[2..];
+        if let Some(chain) = chain {
+            let target = Target { start: args.pointers[*result].cast(), row: self.columns };
+            // SAFETY: the result and the operands are the caller's.
+            unsafe { self.compute(piece, target, chain.bind(rest).get(), args) };
+            return Ok(());
+        }
         let target = match in_result {
             Some(result) => Target { start: args.pointers[*result].cast(), row: self.columns },
             None => {
@@ -354,7 +366,7 @@ impl<E: InFloats> Direct<E> {
         };
         // SAFETY: operand 0 is found where it has been computed; the others and the results are the caller's.
         unsafe {
-            self.compute(piece, target, args);
+            self.compute(piece, target, &[], args);
             let bases = |position: usize| Bases {
                 // Such that element `position * self.columns + columns.start` is the target's.
                 first: target
@@ -376,7 +388,8 @@ impl<E: InFloats> Direct<E> {
         Ok(())
     }
 
-    unsafe fn compute(&self, piece: &Piece, target: Target, args: &Args<'_>) {
+    /// The links change results of which all blocks have been summed.
+    unsafe fn compute(&self, piece: &Piece, target: Target, links: &[Link], args: &Args<'_>) {
         let filter = args.pointers[self.filter].cast::<E>().cast_const();
         for panel in &self.panels[piece.panels.clone()] {
             for pass in &self.passes {
@@ -386,8 +399,9 @@ impl<E: InFloats> Direct<E> {
                         let scratch = args.worker.add(self.filter_place).cast::<f32>();
                         self.filter_rows(filter, pass, block, panel, scratch)
                     };
+                    let sum = Sum { add: number > 0, links: if number + 1 == pass.blocks.len() { links } else { &[] } };
                     // SAFETY: as this function.
-                    unsafe { self.block(piece, target, pass, block, panel, &b, number > 0, args) };
+                    unsafe { self.block(piece, target, pass, block, panel, &b, &sum, args) };
                 }
             }
         }
@@ -444,7 +458,7 @@ impl<E: InFloats> Direct<E> {
         block: &Block,
         panel: &Panel,
         b: &FilterRows,
-        add: bool,
+        sum: &Sum<'_>,
         args: &Args<'_>,
     ) {
         let (z, y, x) = (&pass.z, &pass.y, &pass.x);
@@ -470,13 +484,13 @@ impl<E: InFloats> Direct<E> {
                             continue;
                         }
                         let nothing = tap_rows.is_empty() || inner.is_empty();
-                        if nothing && add {
+                        if nothing && sum.add && sum.links.is_empty() {
                             continue;
                         }
                         let box_ = Box_ { images: images.clone(), zs: zs.clone(), ys: ys.clone(), xs };
                         let taps = if nothing { None } else { Some((tap_rows.clone(), inner)) };
                         // SAFETY: as this function.
-                        unsafe { self.tiles(&box_, target, pass, block, taps, panel, b, add, args) };
+                        unsafe { self.tiles(&box_, target, pass, block, taps, panel, b, sum, args) };
                     }
                 }
             }
@@ -509,7 +523,7 @@ impl<E: InFloats> Direct<E> {
         taps: Option<(Range<usize>, Range<usize>)>,
         panel: &Panel,
         b: &FilterRows,
-        add: bool,
+        sum: &Sum<'_>,
         args: &Args<'_>,
     ) {
         let (z, y, x) = (&pass.z, &pass.y, &pass.x);
@@ -566,12 +580,13 @@ impl<E: InFloats> Direct<E> {
                         b: b.start.wrapping_add(b_first),
                     };
                     // SAFETY: as this function.
-                    unsafe { self.widened(&strip, panel, b, add, args) };
+                    unsafe { self.widened(&strip, panel, b, sum.add, args) };
                     continue;
                 }
                 for number in 0..count {
                     let part = part(axes[along].0.len(), count, number);
                     let start = axes[along].0.start + part.start;
+                    let element = (c_box + start * axes[along].2) * target.row + panel.column;
                     let tile = Tile {
                         outer: tap_rows.len(),
                         inner: inner.len(),
@@ -582,10 +597,11 @@ impl<E: InFloats> Direct<E> {
                         b: b.start.wrapping_add(b_first),
                         b_term: b.term,
                         b_outer: b.outer,
-                        c: target.start.wrapping_add((c_box + start * axes[along].2) * target.row + panel.column),
+                        c: target.start.wrapping_add(element),
                         c_row: axes[along].2 * target.row,
                         last: panel.last,
-                        add,
+                        add: sum.add,
+                        changes: Changes { links: sum.links, element, column: panel.column },
                     };
                     if let Some(compute) = table[part.len() - 1][panel.vectors - 1] {
                         // SAFETY: all positions of the box see these taps on the operand; the results are the piece's.
@@ -645,6 +661,7 @@ impl<E: InFloats> Direct<E> {
                     c_row: strip.c_row,
                     last: panel.last,
                     add,
+                    changes: Changes::NONE,
                 };
                 if let Some(compute) = table[part.len() - 1][panel.vectors - 1] {
                     // SAFETY: the operand's numbers have been widened, and those of the filter; the results are the piece's.
@@ -671,6 +688,13 @@ struct Strip<E> {
     c: *mut f32,
     c_row: usize,
     b: *const f32,
+}
+
+/// What becomes of the sums of a block.
+struct Sum<'a> {
+    /// Whether they are added to those of the blocks before.
+    add: bool,
+    links: &'a [Link],
 }
 
 /// The intersection.

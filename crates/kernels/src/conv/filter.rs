@@ -15,6 +15,7 @@ use super::axis::{Axis, Run};
 use super::tiles::{Code, Panel, Rows, Tile, code};
 use crate::cut::elements;
 use crate::element::InFloats;
+use crate::expr::Changes;
 use crate::packing::{Packing, packing, part};
 use crate::pool::UnpoolRows;
 use crate::simd::Isa;
@@ -428,6 +429,7 @@ impl<E: InFloats> FilterGradient<E> {
                             c_row: columns.len(),
                             last: panel.last,
                             add: true,
+                            changes: Changes::NONE,
                         };
                         if let Some(compute) = self.code.packed[part.len() - 1][panel.vectors - 1] {
                             // SAFETY: all numbers of the block have been widened; the sums are the unit's.
@@ -474,6 +476,7 @@ impl<E: InFloats> FilterGradient<E> {
                         c_row: out_c,
                         last: panel.last,
                         add: true,
+                        changes: Changes::NONE,
                     };
                     if let Some(compute) = table[part.len() - 1][panel.vectors - 1] {
                         // SAFETY: every position of the block sees these taps on the operand; the elements of the gradient by

@@ -2,12 +2,13 @@
 
 #![expect(clippy::needless_range_loop, reason = "arrays of registers, indexed alike")]
 
+use crate::expr::{Changes, change};
 use crate::packing::part;
 use crate::simd::{Four, Isa, Lanes};
 
 /// A tile of results and its operands: `outer` rounds of `inner` terms, each a number for every row times a row of B. Distances are
 /// in elements.
-pub(super) struct Tile {
+pub(super) struct Tile<'a> {
     /// Rounds; none makes zeros.
     pub outer: usize,
     /// Terms of a round.
@@ -30,8 +31,10 @@ pub(super) struct Tile {
     pub c_row: usize,
     /// How many elements of the last vector there are.
     pub last: usize,
-    /// Whether the results are added to, not written.
+    /// Whether the results are added to, not written. Without rounds they stay.
     pub add: bool,
+    /// How the results are changed before they are written.
+    pub changes: Changes<'a>,
 }
 
 /// Where rows begin, such that each is found from the first by one addition: multiples of the distance that an address cannot
@@ -60,7 +63,7 @@ impl Rows {
     }
 }
 
-pub(super) type TileFn = unsafe fn(&Tile);
+pub(super) type TileFn = unsafe fn(&Tile<'_>);
 
 /// The most rows and vectors that a tile has.
 pub(super) const ROWS: usize = 12;
@@ -127,7 +130,7 @@ pub(super) fn code(isa: Isa) -> &'static Code {
 }
 
 #[inline(always)]
-unsafe fn tile<V: Lanes, const M: usize, const N: usize, const DIRECT: bool>(tile: &Tile) {
+unsafe fn tile<V: Lanes, const M: usize, const N: usize, const DIRECT: bool>(tile: &Tile<'_>) {
     // SAFETY: the caller's promise. There are `outer` rounds of `inner` terms. A has `M` rows of them, and B as many rows
     // of `N` vectors. The last vector has `last` elements if `DIRECT`. There is a tile of results.
     unsafe {
@@ -152,20 +155,22 @@ unsafe fn tile<V: Lanes, const M: usize, const N: usize, const DIRECT: bool>(til
                 b = b.wrapping_add(tile.b_term);
             }
         }
+        let to = |r: usize, v: usize| tile.c.wrapping_add(r * tile.c_row + v * V::COUNT);
+        if tile.add {
+            for r in 0..M {
+                for v in 0..N {
+                    let there = if v + 1 == N && last < V::COUNT { V::load_first(to(r, v), last) } else { V::load(to(r, v)) };
+                    sums[r][v] = if tile.outer == 0 { there } else { there.add(sums[r][v]) };
+                }
+            }
+        }
+        change!(V, sums, tile.changes, M, tile.c_row, last);
         for r in 0..M {
             for v in 0..N {
-                let to = tile.c.add(r * tile.c_row + v * V::COUNT);
-                let mut sum = sums[r][v];
                 if v + 1 == N && last < V::COUNT {
-                    if tile.add {
-                        sum = V::load_first(to, last).add(sum);
-                    }
-                    sum.store_first(to, last);
+                    sums[r][v].store_first(to(r, v), last);
                 } else {
-                    if tile.add {
-                        sum = V::load(to).add(sum);
-                    }
-                    sum.store(to);
+                    sums[r][v].store(to(r, v));
                 }
             }
         }
@@ -190,13 +195,13 @@ macro_rules! code {
             use super::*;
 
             $(#[$feature])?
-            unsafe fn packed<const M: usize, const N: usize>(tile: &Tile) {
+            unsafe fn packed<const M: usize, const N: usize>(tile: &Tile<'_>) {
                 // SAFETY: the caller's promise.
                 unsafe { super::tile::<$vector, M, N, false>(tile) }
             }
 
             $(#[$feature])?
-            unsafe fn direct<const M: usize, const N: usize>(tile: &Tile) {
+            unsafe fn direct<const M: usize, const N: usize>(tile: &Tile<'_>) {
                 // SAFETY: the caller's promise.
                 unsafe { super::tile::<$vector, M, N, true>(tile) }
             }

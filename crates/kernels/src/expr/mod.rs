@@ -1,5 +1,6 @@
 //! Elementwise operations as expressions: any chain of them runs as one kernel, tile by tile.
 
+mod chain;
 mod compile;
 mod complex;
 mod elementwise;
@@ -10,6 +11,7 @@ mod program;
 mod tests;
 mod widen;
 
+pub(crate) use chain::{Chain, Change, Changes, Link, Links, change};
 pub use elementwise::{elementwise, elementwise_on};
 pub(crate) use layout::elements;
 pub use program::{Bases, TileProgram};

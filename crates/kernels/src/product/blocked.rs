@@ -10,7 +10,7 @@ use plimsoll_device::{Args, Cost, CpuKernel, Fault, Prepared};
 use super::matrices::Matrices;
 use super::tiles::{Code, DotFn, Tile, code, dot_of};
 use crate::element::InFloats;
-use crate::expr::{Bases, TileProgram, elements};
+use crate::expr::{Bases, Chain, Changes, Link, TileProgram, elements};
 use crate::narrow::cast;
 use crate::packing::{Packing, packing, part};
 use crate::simd::Isa;
@@ -109,6 +109,8 @@ struct Blocked<E> {
     /// Whether B is copied; of floats only it need not be.
     pack_b: bool,
     epilogue: Option<TileProgram>,
+    /// The epilogue as changes of a tile of results, where it is a chain, and the argument that is the result.
+    chain: Option<(Chain, usize)>,
     /// Rows of a piece that are computed before the epilogue takes them.
     tile_rows: usize,
     /// Where in the worker's scratch these lie.
@@ -139,6 +141,7 @@ pub(super) fn prepare<E: InFloats>(isa: Isa, spec: ProductSpec, epilogue: Option
     let batch = spec.batch as usize;
     let mut cost = Cost { flops: 2.0 * batch as f64 * sides.m as f64 * sides.n as f64 * sides.k as f64, bytes: 0.0 };
     cost.bytes += spec.extents()?.into_iter().map(|elements| size_of::<E>() as f64 * elements as f64).sum::<f64>();
+    let mut chain = None;
     let epilogue = match epilogue {
         None if is_widened => {
             let (expr, shape) = (cast(DataType::Float, E::TYPE)?, vec![spec.batch, spec.m, spec.n]);
@@ -152,6 +155,7 @@ pub(super) fn prepare<E: InFloats>(isa: Isa, spec: ProductSpec, epilogue: Option
                 return Err(Error::invalid_argument("operand 0 of an epilogue is the product, a float"));
             }
             let shape = vec![spec.m, spec.n];
+            chain = Chain::of(&expr, &shape, &operands).map(|chain| (chain, 1 + expr.inputs().len()));
             let all: Vec<Vec<u64>> = std::iter::once(shape.clone()).chain(operands).collect();
             let program = TileProgram::new(&expr, &shape, &all, isa)?;
             // The product is not written: it goes from the cache to the expression.
@@ -164,6 +168,10 @@ pub(super) fn prepare<E: InFloats>(isa: Isa, spec: ProductSpec, epilogue: Option
     let tuning = if is_widened { Tuning { pack_b: Some(true), ..tuning } } else { tuning };
     let mut cut = cut(&sides, code, &tuning);
     let is_dot = sides.is_dot();
+    // Sums of several blocks wait in the result, which may lie where an operand does.
+    let is_as_asked = (sides.m as u64, sides.n as u64) == (spec.m, spec.n) && !is_dot;
+    let chain = chain.filter(|(chain, _)| is_as_asked && (!chain.has_elements() || cut.terms >= sides.k));
+    let waits = epilogue.is_some() && chain.is_none();
     let left = match (is_widened && !is_dot, sides.a.2 == 1) {
         (true, true) => Left::Rows,
         (true, false) => Left::Columns,
@@ -181,7 +189,7 @@ pub(super) fn prepare<E: InFloats>(isa: Isa, spec: ProductSpec, epilogue: Option
         chunks.and_then(|chunks| u32::try_from(chunks).ok()).ok_or_else(|| Error::invalid_argument("a product with too many pieces"))?;
 
     let floats = |count: usize| (count * 4).next_multiple_of(64) + 64;
-    let b_place = epilogue.as_ref().map_or(0, |program| program.scratch() as usize).next_multiple_of(64);
+    let b_place = epilogue.as_ref().filter(|_| waits).map_or(0, |program| program.scratch() as usize).next_multiple_of(64);
     let a_place = b_place + if cut.pack_b { floats(cut.terms * code.vectors * code.lanes) } else { 0 };
     // The tile stays in the first cache, unless B would have to be copied again for each.
     let tile_rows =
@@ -192,7 +200,7 @@ pub(super) fn prepare<E: InFloats>(isa: Isa, spec: ProductSpec, epilogue: Option
         Left::Rows => Some(cut.terms.next_multiple_of(code.lanes) * cut.rows),
     };
     let c_place = a_place + a_floats.map_or(0, floats);
-    let per_worker = c_place + if epilogue.is_some() { floats(tile_rows * cut.columns) } else { 0 };
+    let per_worker = c_place + if waits { floats(tile_rows * cut.columns) } else { 0 };
     let in_place = match &epilogue {
         _ if is_widened => Vec::new(),
         // Operand `i` of the expression is argument `i + 1`; the product itself is none.
@@ -215,6 +223,7 @@ pub(super) fn prepare<E: InFloats>(isa: Isa, spec: ProductSpec, epilogue: Option
         left,
         pack_b,
         epilogue,
+        chain,
         tile_rows,
         b_place,
         a_place,
@@ -312,6 +321,13 @@ impl<E: InFloats> CpuKernel for Blocked<E> {
     }
 }
 
+/// Where a piece of C goes: the first element, from row to row, and the first element's number in C.
+struct Target {
+    start: *mut f32,
+    row: usize,
+    first: usize,
+}
+
 impl<E: InFloats> Blocked<E> {
     unsafe fn piece(&self, matrix: usize, rows: Range<usize>, columns: Range<usize>, args: &Args<'_>) -> Result<(), Fault> {
         let Sides { n, a, b, c_row, .. } = self.sides;
@@ -321,10 +337,16 @@ impl<E: InFloats> Blocked<E> {
         // SAFETY: the worker's scratch has been asked for with these places. The arguments have the elements that the shapes say. A
         // piece of C is written by this call only.
         unsafe {
+            let first = places[2] + rows.start * c_row + columns.start;
+            if let Some((chain, result)) = &self.chain {
+                let c = Target { start: args.pointers[*result].cast::<f32>().add(first), row: c_row, first };
+                self.compute(a_matrix, b_matrix, rows, columns, &c, chain.bind(&args.pointers[2..]).get(), args.worker);
+                return Ok(());
+            }
             let Some(program) = &self.epilogue else {
                 // Of floats: results of other types have an expression that rounds them.
-                let c = args.pointers[2].cast::<f32>().add(places[2] + rows.start * c_row + columns.start);
-                self.compute(a_matrix, b_matrix, rows, columns, c, c_row, args.worker);
+                let c = Target { start: args.pointers[2].cast::<f32>().add(first), row: c_row, first };
+                self.compute(a_matrix, b_matrix, rows, columns, &c, &[], args.worker);
                 return Ok(());
             };
             let tile = args.worker.add(self.c_place).cast::<f32>();
@@ -337,7 +359,8 @@ impl<E: InFloats> Blocked<E> {
             program.begin(&bases(0, 0), args.worker);
             for first in rows.clone().step_by(self.tile_rows) {
                 let rows = first..(first + self.tile_rows).min(rows.end);
-                self.compute(a_matrix, b_matrix, rows.clone(), columns.clone(), tile, width, args.worker);
+                let c = Target { start: tile, row: width, first: 0 };
+                self.compute(a_matrix, b_matrix, rows.clone(), columns.clone(), &c, &[], args.worker);
                 let start = places[2] + rows.start * c_row + columns.start;
                 if (width == n && c_row == n) || rows.len() == 1 {
                     program.run(start..start + rows.len() * width, &bases(start, 0), args.worker)?;
@@ -352,7 +375,7 @@ impl<E: InFloats> Blocked<E> {
         Ok(())
     }
 
-    /// Computes a piece of C to `c`, whose rows are `c_row` apart.
+    /// Computes a piece of C. The links change it.
     #[expect(clippy::too_many_arguments, reason = "a piece has two ranges and three matrices")]
     unsafe fn compute(
         &self,
@@ -360,8 +383,8 @@ impl<E: InFloats> Blocked<E> {
         b: *const E,
         rows: Range<usize>,
         columns: Range<usize>,
-        c: *mut f32,
-        c_row: usize,
+        c: &Target,
+        links: &[Link],
         worker: *mut u8,
     ) {
         let k = self.sides.k;
@@ -369,7 +392,7 @@ impl<E: InFloats> Blocked<E> {
         let code = self.code;
         if self.sides.is_dot() {
             // SAFETY: a row of A and rows of B, `k` long each.
-            unsafe { (self.dot)(k, a, b.add(columns.start * b_row), b_row, columns.len(), c) };
+            unsafe { (self.dot)(k, a, b.add(columns.start * b_row), b_row, columns.len(), c.start) };
             return;
         }
         // SAFETY: offsets into scratch that `prepare` asked for.
@@ -377,6 +400,7 @@ impl<E: InFloats> Blocked<E> {
         let mut term = 0;
         loop {
             let terms = self.terms.min(k - term);
+            let links = if term + terms == k { links } else { &[] };
             let a_piece = a.wrapping_add(rows.start * a_row + term * a_term);
             let tiles = rows.len().div_ceil(code.rows);
             let row_vectors = terms.div_ceil(code.lanes);
@@ -416,6 +440,7 @@ impl<E: InFloats> Blocked<E> {
                             (a_scratch.wrapping_add(part.start * row).cast_const(), row, 1)
                         }
                     };
+                    let offset = part.start * c.row + column - columns.start;
                     let tile = Tile {
                         k: terms,
                         a,
@@ -423,10 +448,11 @@ impl<E: InFloats> Blocked<E> {
                         a_term,
                         b: b_panel,
                         b_term,
-                        c: c.wrapping_add(part.start * c_row + column - columns.start),
-                        c_row,
+                        c: c.start.wrapping_add(offset),
+                        c_row: c.row,
                         last,
                         add: term > 0,
+                        changes: Changes { links, element: c.first + offset, column },
                     };
                     if let Some(compute) = table[part.len() - 1][vectors - 1] {
                         // SAFETY: the tile lies within the piece, its A and B within the matrices or their copies.

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::element::InFloats;
-use crate::expr::elementwise_on;
+use crate::expr::{Chain, elementwise_on};
 use crate::library::make;
 use crate::testing;
 use plimsoll_request::KernelRequest;
@@ -210,6 +210,39 @@ proptest! {
             for in_place in [&[], pairs.as_slice()] {
                 let inputs = [&a[..], &b[..], &w[..], &rate[..], &bias[..], &column[..]];
                 prop_assert_eq!(&expected, &run(&fused, &inputs, &sizes, &backwards(&fused), in_place), "{:?} {:?} {:?}", isa, spec, tuning);
+            }
+        }
+    }
+
+    /// An epilogue that changes tiles of results: `max(w - c * rate, bias)` with numbers for rate and bias, then a column's share.
+    #[test]
+    fn a_chain_gives_the_bits_of_product_and_expression(spec in sizes(), tuning in tunings(), seed in any::<u64>()) {
+        let spec = ProductSpec { batch: 1, ..spec };
+        let (m, n) = (spec.m, spec.n);
+        let mut builder = ExprBuilder::new();
+        let [c, w, share] = [0; 3].map(|_| builder.input(DataType::Float).unwrap());
+        let [rate, least] = [0.1, -0.5].map(|number| builder.number(DataType::Float, number).unwrap());
+        let scaled = builder.binary(BinaryOp::Mul, c, rate).unwrap();
+        let updated = builder.binary(BinaryOp::Sub, w, scaled).unwrap();
+        let above = builder.binary(BinaryOp::Maximum, updated, least).unwrap();
+        let result = builder.binary(BinaryOp::Mul, share, above).unwrap();
+        let expr = builder.finish(vec![result]);
+        let operands = vec![vec![m, n], vec![n]];
+        prop_assert!(Chain::of(&expr, &[m, n], &operands).is_some());
+
+        let size = [(m * n) as usize * 4];
+        let [a, b, w, share] =
+            [(m * spec.k, 1), (spec.k * n, 2), (m * n, 3), (n, 4)].map(|(count, salt)| testing::bytes(&numbers(count, seed ^ salt)));
+        for isa in Isa::available() {
+            let plain = product_on(isa, spec, None, Tuning::default()).unwrap();
+            let product = run(&plain, &[&a, &b], &size, &backwards(&plain), &[]);
+            let all = [vec![vec![m, n]], operands.clone()].concat();
+            let then = elementwise_on(isa, &expr, &[m, n], &all).unwrap();
+            let expected = run(&then, &[&product[0], &w, &share], &size, &backwards(&then), &[]);
+            let fused = product_on(isa, spec, Some(Epilogue { expr: expr.clone(), operands: operands.clone() }), tuning).unwrap();
+            for in_place in [&[][..], &[(2, 0)]] {
+                let got = run(&fused, &[&a, &b, &w, &share], &size, &backwards(&fused), in_place);
+                prop_assert_eq!(&expected, &got, "{:?} {:?} {:?}", isa, spec, tuning);
             }
         }
     }

@@ -3,10 +3,11 @@
 #![expect(clippy::needless_range_loop, reason = "arrays of registers, indexed alike")]
 
 use crate::element::InFloats;
+use crate::expr::{Changes, change};
 use crate::simd::{Four, Isa, Lanes};
 
 /// A tile of C and its operands. Distances are in elements.
-pub(super) struct Tile {
+pub(super) struct Tile<'a> {
     /// How many terms.
     pub k: usize,
     /// The first row of A.
@@ -27,9 +28,11 @@ pub(super) struct Tile {
     pub last: usize,
     /// Whether C is added to, not written.
     pub add: bool,
+    /// How the results are changed before they are written.
+    pub changes: Changes<'a>,
 }
 
-pub(super) type TileFn = unsafe fn(&Tile);
+pub(super) type TileFn = unsafe fn(&Tile<'_>);
 /// `(k, x, y, y_row, rows, out)`: the products of the vector `x` with `rows` rows.
 pub(super) type DotFn<E> = unsafe fn(usize, *const E, *const E, usize, usize, *mut f32);
 
@@ -74,7 +77,7 @@ pub(super) fn dot_of<E: InFloats>(isa: Isa) -> DotFn<E> {
 }
 
 #[inline(always)]
-unsafe fn tile<V: Lanes, const M: usize, const N: usize, const DIRECT: bool>(tile: &Tile) {
+unsafe fn tile<V: Lanes, const M: usize, const N: usize, const DIRECT: bool>(tile: &Tile<'_>) {
     // SAFETY: the caller's promise. There are `k` terms of `M` rows of A, and as many rows of B with `N` vectors (of which the last
     // has `last` elements if `DIRECT`). There is a tile of C.
     unsafe {
@@ -96,20 +99,22 @@ unsafe fn tile<V: Lanes, const M: usize, const N: usize, const DIRECT: bool>(til
             a = a.wrapping_add(tile.a_term);
             b = b.wrapping_add(tile.b_term);
         }
+        let to = |r: usize, v: usize| tile.c.wrapping_add(r * tile.c_row + v * V::COUNT);
+        if tile.add {
+            for r in 0..M {
+                for v in 0..N {
+                    let there = if v + 1 == N && last < V::COUNT { V::load_first(to(r, v), last) } else { V::load(to(r, v)) };
+                    sums[r][v] = there.add(sums[r][v]);
+                }
+            }
+        }
+        change!(V, sums, tile.changes, M, tile.c_row, last);
         for r in 0..M {
             for v in 0..N {
-                let to = tile.c.add(r * tile.c_row + v * V::COUNT);
-                let mut sum = sums[r][v];
                 if v + 1 == N && last < V::COUNT {
-                    if tile.add {
-                        sum = V::load_first(to, last).add(sum);
-                    }
-                    sum.store_first(to, last);
+                    sums[r][v].store_first(to(r, v), last);
                 } else {
-                    if tile.add {
-                        sum = V::load(to).add(sum);
-                    }
-                    sum.store(to);
+                    sums[r][v].store(to(r, v));
                 }
             }
         }
@@ -183,13 +188,13 @@ macro_rules! code {
             use super::*;
 
             $(#[$feature])?
-            unsafe fn packed<const M: usize, const N: usize>(tile: &Tile) {
+            unsafe fn packed<const M: usize, const N: usize>(tile: &Tile<'_>) {
                 // SAFETY: the caller's promise.
                 unsafe { super::tile::<$vector, M, N, false>(tile) }
             }
 
             $(#[$feature])?
-            unsafe fn direct<const M: usize, const N: usize>(tile: &Tile) {
+            unsafe fn direct<const M: usize, const N: usize>(tile: &Tile<'_>) {
                 // SAFETY: the caller's promise.
                 unsafe { super::tile::<$vector, M, N, true>(tile) }
             }

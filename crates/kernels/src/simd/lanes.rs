@@ -30,6 +30,10 @@ pub trait Lanes: Copy {
     unsafe fn sub(self, other: Self) -> Self;
     /// The product.
     unsafe fn mul(self, other: Self) -> Self;
+    /// `self` where it is greater, else `other`: so `other` where one of them is NaN, or both are zeros.
+    unsafe fn max(self, other: Self) -> Self;
+    /// `self` where it is less, else `other`.
+    unsafe fn min(self, other: Self) -> Self;
 
     /// `COUNT` numbers of two bytes, widened.
     #[inline(always)]
@@ -129,6 +133,16 @@ impl Lanes for Four {
         let ([a0, a1, a2, a3], [b0, b1, b2, b3]) = (self.0, other.0);
         Four([a0 * b0, a1 * b1, a2 * b2, a3 * b3])
     }
+    #[inline(always)]
+    unsafe fn max(self, other: Four) -> Four {
+        let of = |at: usize| if self.0[at] > other.0[at] { self.0[at] } else { other.0[at] };
+        Four([of(0), of(1), of(2), of(3)])
+    }
+    #[inline(always)]
+    unsafe fn min(self, other: Four) -> Four {
+        let of = |at: usize| if self.0[at] < other.0[at] { self.0[at] } else { other.0[at] };
+        Four([of(0), of(1), of(2), of(3)])
+    }
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -209,6 +223,16 @@ mod x86 {
         unsafe fn mul(self, other: __m256) -> __m256 {
             // SAFETY: as above.
             unsafe { _mm256_mul_ps(self, other) }
+        }
+        #[inline(always)]
+        unsafe fn max(self, other: __m256) -> __m256 {
+            // SAFETY: as above. Where neither is greater, the instruction gives the second.
+            unsafe { _mm256_max_ps(self, other) }
+        }
+        #[inline(always)]
+        unsafe fn min(self, other: __m256) -> __m256 {
+            // SAFETY: as above. Where neither is less, the instruction gives the second.
+            unsafe { _mm256_min_ps(self, other) }
         }
         #[inline(always)]
         unsafe fn transpose(from: *const f32, from_row: usize, rows: usize, columns: usize, to: *mut f32, to_row: usize) {
@@ -316,6 +340,16 @@ mod x86 {
         unsafe fn mul(self, other: __m512) -> __m512 {
             // SAFETY: as above.
             unsafe { _mm512_mul_ps(self, other) }
+        }
+        #[inline(always)]
+        unsafe fn max(self, other: __m512) -> __m512 {
+            // SAFETY: as above. Where neither is greater, the instruction gives the second.
+            unsafe { _mm512_max_ps(self, other) }
+        }
+        #[inline(always)]
+        unsafe fn min(self, other: __m512) -> __m512 {
+            // SAFETY: as above. Where neither is less, the instruction gives the second.
+            unsafe { _mm512_min_ps(self, other) }
         }
         #[inline(always)]
         unsafe fn transpose(from: *const f32, from_row: usize, rows: usize, columns: usize, to: *mut f32, to_row: usize) {

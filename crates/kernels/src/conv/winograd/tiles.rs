@@ -10,7 +10,7 @@ use super::Shape;
 use super::transform::{Operand, PLANES, POINTS, Results};
 use crate::conv::finish::Finish;
 use crate::conv::tiles::{Panel, Rows, Tile};
-use crate::expr::Bases;
+use crate::expr::{Bases, Changes, Links};
 use crate::packing::part;
 use crate::simd::Isa;
 use plimsoll_request::anchor::Epilogue;
@@ -61,7 +61,7 @@ pub(super) fn prepare(isa: Isa, shape: &Arc<Shape>, result: &[u64], epilogue: Op
     let point = |block: usize, channels: usize| block * channels + 16;
     let rows = shape.panels.iter().map(|panel| shape.code.rows[panel.vectors - 1]).max().unwrap_or(1);
     let mut finish = epilogue.map(|epilogue| Finish::new(isa, result, epilogue)).transpose()?;
-    let waits = finish.as_ref().is_some_and(|finish| finish.in_result.is_none());
+    let waits = finish.as_ref().is_some_and(Finish::waits);
     let of_tile = 4 * (PLANES * (shape.terms + width) + if waits { step * step * width } else { 0 });
     let most = (CACHED / of_tile / rows * rows).clamp(rows, MOST_TILES);
     let blocks = tiles.div_ceil(most);
@@ -74,12 +74,12 @@ pub(super) fn prepare(isa: Isa, shape: &Arc<Shape>, result: &[u64], epilogue: Op
     let chunks = u32::try_from(chunks).map_err(|_| Error::invalid_argument("a convolution with too many pieces"))?;
 
     let floats = |count: usize| (count * 4).next_multiple_of(64) + 64;
-    let operand_place = finish.as_ref().map_or(0, |finish| finish.program.scratch() as usize).next_multiple_of(64);
+    let operand_place = finish.as_ref().map_or(0, Finish::scratch);
     let (operand_point, result_point) = (point(block, shape.terms), point(block, width));
     let result_place = operand_place + floats(PLANES * operand_point);
     let mut scratch = result_place + floats(PLANES * result_point);
     if let Some(finish) = &mut finish
-        && finish.in_result.is_none()
+        && waits
     {
         finish.place = scratch;
         scratch += floats(block * step * step * width);
@@ -167,7 +167,7 @@ impl Tiles {
         unsafe { self.evaluate(tiles.clone(), args.pointers[self.from].cast::<f32>().cast_const(), operand) };
         let values = args.pointers[self.values].cast::<f32>().cast_const();
         // Results that wait are those of one panel.
-        let waits = self.epilogue.as_ref().is_some_and(|finish| finish.in_result.is_none());
+        let waits = self.epilogue.as_ref().is_some_and(Finish::waits);
         for number in panels.clone() {
             let panel = &shape.panels[number];
             let width = shape.width(panel);
@@ -248,6 +248,7 @@ impl Tiles {
                     c_row: width,
                     last: code.lanes,
                     add: block > 0,
+                    changes: Changes::NONE,
                 };
                 if let Some(compute) = code.packed[rows.len() - 1][panel.vectors - 1] {
                     // SAFETY: as this function.
@@ -269,6 +270,7 @@ impl Tiles {
         let (shape, step) = (&*self.shape, self.shape.step());
         let argument = match &self.epilogue {
             None => Some(2),
+            Some(finish) if finish.chain.is_some() => Some(finish.result),
             Some(finish) => finish.in_result,
         };
         match (argument, &self.epilogue) {
@@ -296,9 +298,14 @@ impl Tiles {
         let shape = &*self.shape;
         let (step, [y, x], width) = (shape.step(), shape.axes, shape.width(panel));
         let columns = self.columns(panels);
+        let chain = self.epilogue.as_ref().and_then(|finish| finish.chain.as_ref());
+        let links = chain.map(|chain| chain.bind(&args.pointers[2..]));
+        let links = links.as_ref().map_or(&[][..], Links::get);
         for strip in self.strips(tiles) {
             let (start, row, position) = self.target(&strip, columns, args);
+            let first = self.position(&strip, 0);
             for (number, column) in strip.columns.clone().enumerate() {
+                let element = (first + number * step) * shape.columns + panel.column;
                 let tile = Results {
                     from: from.wrapping_add((strip.before + number) * width),
                     from_point: self.result_point,
@@ -309,6 +316,7 @@ impl Tiles {
                     columns: step.min(x.positions - column * step),
                     vectors: panel.vectors,
                     last: panel.last,
+                    changes: Changes { links, element, column: panel.column },
                 };
                 // SAFETY: the values of this tile have been made; the results within the two axes are the caller's or in scratch.
                 unsafe { (shape.transforms.results)(&tile) };
@@ -318,7 +326,7 @@ impl Tiles {
 
     /// Applies the epilogue to the results of these tiles and panels.
     unsafe fn finish(&self, tiles: Range<usize>, panels: &Range<usize>, args: &Args<'_>) -> Result<(), Fault> {
-        let Some(Finish { program, .. }) = &self.epilogue else { return Ok(()) };
+        let Some(Finish { program, chain: None, .. }) = &self.epilogue else { return Ok(()) };
         let (shape, step) = (&*self.shape, self.shape.step());
         let [rows, positions] = shape.axes;
         let (column, columns) = self.columns(panels);

@@ -6,6 +6,7 @@
 
 #![expect(clippy::needless_range_loop, reason = "arrays of registers, indexed alike")]
 
+use crate::expr::{Changes, change};
 use crate::simd::{Isa, Lanes};
 
 /// Numbers of an operand's tile along an axis, and points at which they are evaluated.
@@ -37,7 +38,7 @@ pub(super) struct Operand {
 }
 
 /// Values of a tile of results at the points, and where the results go.
-pub(super) struct Results {
+pub(super) struct Results<'a> {
     /// The first point, and from point to point.
     pub from: *const f32,
     pub from_point: usize,
@@ -51,6 +52,8 @@ pub(super) struct Results {
     /// Vectors of channels, and the elements of the last.
     pub vectors: usize,
     pub last: usize,
+    /// How results are changed before they are written. They lie in the result then.
+    pub changes: Changes<'a>,
 }
 
 /// A vector of channels of all taps of a filter, and where its values at the points go.
@@ -188,7 +191,7 @@ unsafe fn operand<V: Lanes>(tile: &Operand) {
 }
 
 #[inline(always)]
-unsafe fn results<V: Lanes, const M: usize>(tile: &Results) {
+unsafe fn results<V: Lanes, const M: usize>(tile: &Results<'_>) {
     for vector in 0..tile.vectors {
         let at = vector * V::COUNT;
         let count = if vector + 1 == tile.vectors { tile.last } else { V::COUNT };
@@ -206,11 +209,18 @@ unsafe fn results<V: Lanes, const M: usize>(tile: &Results) {
                 }
             }
             for y in 0..M.min(tile.rows) {
-                let made = interpolate::<V, M>(half[y]);
+                let row = interpolate::<V, M>(half[y]);
+                let mut made = [[V::zero(); 1]; M];
+                for x in 0..M {
+                    made[x][0] = row[x];
+                }
+                let Changes { links, element, column } = tile.changes;
+                let changes = Changes { links, element: element + y * tile.row + at, column: column + at };
+                change!(V, made, changes, tile.columns, tile.column, count);
                 for x in 0..M {
                     if x < tile.columns {
                         let to = tile.to.add(y * tile.row + x * tile.column + at);
-                        if count == V::COUNT { made[x].store(to) } else { made[x].store_first(to, count) }
+                        if count == V::COUNT { made[x][0].store(to) } else { made[x][0].store_first(to, count) }
                     }
                 }
             }
@@ -256,7 +266,7 @@ macro_rules! code {
             }
 
             $(#[$feature])?
-            unsafe fn results<const M: usize>(tile: &Results) {
+            unsafe fn results<const M: usize>(tile: &Results<'_>) {
                 // SAFETY: the caller's promise.
                 unsafe { super::results::<$vector, M>(tile) }
             }

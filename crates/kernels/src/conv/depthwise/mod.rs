@@ -1,5 +1,7 @@
 //! Convolutions of each channel by itself, and their gradients.
 
+mod tiles;
+
 use std::marker::PhantomData;
 use std::ops::Range;
 use std::sync::Arc;
@@ -13,11 +15,13 @@ use super::groups::{GROUP, get, groups, put};
 use super::{Sizes, doubles};
 use crate::cut::Cut;
 use crate::element::{InFloats, of_type};
-use crate::expr::Bases;
+use crate::expr::{Bases, Changes, Link};
+use crate::packing::part;
 use crate::simd::{Isa, Vectorised};
 use plimsoll_request::anchor::Epilogue;
 use plimsoll_request::conv::ConvSpec;
 use plimsoll_request::window::WindowAxis;
+use tiles::{POSITIONS, Tile, code};
 
 /// `DepthwiseConv2dNative`: result channel `c * multiplier + m` is made of input channel `c` alone. `spec.out_c` is
 /// `spec.in_c` times the multiplier; the filter has the taps, then `[in_c, multiplier]`. Arguments: input, filter, output;
@@ -146,9 +150,10 @@ fn of<E: InFloats>(isa: Isa, spec: ConvSpec, work: Work, epilogue: Option<Epilog
     let mut epilogue = epilogue.map(|epilogue| Finish::new(isa, &spec.output(), epilogue)).transpose()?;
     let mut scratch = 0;
     if let Some(finish) = &mut epilogue {
-        scratch = (finish.program.scratch() as usize).next_multiple_of(64);
+        finish.chain = finish.chain.take().filter(|_| multiplier == 1);
+        scratch = finish.scratch();
         finish.place = scratch;
-        scratch += if finish.in_result.is_none() { x.positions * out_c * 4 } else { 0 };
+        scratch += if finish.waits() { x.positions * out_c * 4 } else { 0 };
     }
     if is_widened && work == Work::Filter {
         // The sums of a row of taps.
@@ -167,11 +172,17 @@ fn of<E: InFloats>(isa: Isa, spec: ConvSpec, work: Work, epilogue: Option<Epilog
 impl<E: InFloats> CpuKernel for Depthwise<E> {
     unsafe fn run(&self, chunks: Range<u32>, args: &Args<'_>) -> Result<(), Fault> {
         let units = self.cut.units(chunks);
-        let Some(Finish { program, in_result, place }) = &self.epilogue else {
+        let Some(Finish { program, chain, result, in_result, place }) = &self.epilogue else {
             // SAFETY: the arguments are the caller's promise.
-            unsafe { self.compute(units, args.pointers[2].cast(), args) };
+            unsafe { self.compute(units, args.pointers[2].cast(), &[], args) };
             return Ok(());
         };
+        if let Some(chain) = chain {
+            let links = chain.bind(&args.pointers[2..]);
+            // SAFETY: as above.
+            unsafe { self.compute(units, args.pointers[*result].cast(), links.get(), args) };
+            return Ok(());
+        }
         let row = self.x.positions * self.out_c;
         for (number, unit) in units.enumerate() {
             let to = match in_result {
@@ -182,7 +193,7 @@ impl<E: InFloats> CpuKernel for Depthwise<E> {
             let bases = Bases { first: to.cast(), rest: &args.pointers[2..] };
             // SAFETY: operand 0 is found where it has been computed; the others and the results are the caller's.
             unsafe {
-                self.compute(unit..unit + 1, to, args);
+                self.compute(unit..unit + 1, to, &[], args);
                 if number == 0 {
                     program.begin(&bases, args.worker);
                 }
@@ -194,14 +205,52 @@ impl<E: InFloats> CpuKernel for Depthwise<E> {
 }
 
 impl<E: InFloats> Depthwise<E> {
-    /// Computes `units` of the result, which is at `to`.
-    unsafe fn compute(&self, units: Range<usize>, to: *mut E, args: &Args<'_>) {
+    /// Computes `units` of the result, which is at `to`. The links change it.
+    unsafe fn compute(&self, units: Range<usize>, to: *mut E, links: &[Link], args: &Args<'_>) {
         // SAFETY: the instruction set was asked for when the kernel was prepared; the rest is the caller's promise.
         unsafe {
-            if self.multiplier == 1 {
+            if self.work == Work::Forward && self.multiplier == 1 && E::TYPE == DataType::Float {
+                units.for_each(|row| self.row(row, to.cast(), links, args));
+            } else if self.multiplier == 1 {
                 self.isa.run(DepthwisePiece::<E, false> { work: self, units, to, args });
             } else {
                 self.isa.run(DepthwisePiece::<E, true> { work: self, units, to, args });
+            }
+        }
+    }
+}
+
+impl<E: InFloats> Depthwise<E> {
+    /// Computes a row of results of floats, each of one channel.
+    unsafe fn row(&self, row: usize, to: *mut f32, links: &[Link], args: &Args<'_>) {
+        let Depthwise { in_c, out_c, y, x, .. } = *self;
+        let [input, filter] = [0, 1].map(|index| args.pointers[index].cast::<f32>().cast_const());
+        let (image, position_y) = (row / y.positions, row % y.positions);
+        let taps_y = y.taps_at(position_y);
+        let top = (image * y.size) as isize + y.start(position_y) + (taps_y.start * y.dilation) as isize;
+        let code = code(self.isa);
+        for run in &self.x_runs {
+            let count = run.positions.len().div_ceil(POSITIONS);
+            for number in 0..count {
+                let part = part(run.positions.len(), count, number);
+                let column = run.positions.start + part.start;
+                let left = x.start(column) + (run.taps.start * x.dilation) as isize;
+                let element = (row * x.positions + column) * out_c;
+                let tile = Tile {
+                    input: input.wrapping_offset((top * x.size as isize + left) * in_c as isize),
+                    input_row: y.dilation * x.size * in_c,
+                    input_tap: x.dilation * in_c,
+                    input_position: x.stride * in_c,
+                    filter: filter.wrapping_add((taps_y.start * x.taps + run.taps.start) * out_c),
+                    filter_row: x.taps * out_c,
+                    filter_tap: out_c,
+                    taps: [taps_y.len(), run.taps.len()],
+                    results: to.wrapping_add(element),
+                    channels: out_c,
+                    changes: Changes { links, element, column: 0 },
+                };
+                // SAFETY: the taps of all these positions lie on the input; the results of this row are this call's.
+                unsafe { code[part.len() - 1](&tile) };
             }
         }
     }

@@ -1,0 +1,102 @@
+//! The innermost code of convolutions of each channel by itself: results of neighbouring positions that stay in registers.
+
+#![expect(clippy::needless_range_loop, reason = "arrays of registers, indexed alike")]
+
+use crate::expr::{Changes, change};
+use crate::simd::{Isa, Lanes};
+
+/// Positions that see the same taps, and all of their channels. Distances are in elements.
+pub(super) struct Tile<'a> {
+    /// What the first position sees through the first tap; from row to row of taps, from tap to tap, from position to position.
+    pub input: *const f32,
+    pub input_row: usize,
+    pub input_tap: usize,
+    pub input_position: usize,
+    /// The first tap's weights; from row to row of taps, from tap to tap.
+    pub filter: *const f32,
+    pub filter_row: usize,
+    pub filter_tap: usize,
+    /// Rows of taps, and taps of a row.
+    pub taps: [usize; 2],
+    /// The first position's results. Positions are `channels` apart.
+    pub results: *mut f32,
+    pub channels: usize,
+    /// How the results are changed before they are written.
+    pub changes: Changes<'a>,
+}
+
+pub(super) type TileFn = unsafe fn(&Tile<'_>);
+
+/// The most positions of a tile: as many sums as are under way at once.
+pub(super) const POSITIONS: usize = 8;
+
+/// The code for `isa`, of tiles of `[positions - 1]`.
+pub(super) fn code(isa: Isa) -> &'static [TileFn; POSITIONS] {
+    match isa {
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx512 => &avx512::CODE,
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx2 => &avx2::CODE,
+        _ => &portable::CODE,
+    }
+}
+
+#[inline(always)]
+unsafe fn tile<V: Lanes, const P: usize>(tile: &Tile<'_>) {
+    let [rows, columns] = tile.taps;
+    let mut channel = 0;
+    while channel < tile.channels {
+        let count = V::COUNT.min(tile.channels - channel);
+        let is_part = count < V::COUNT;
+        // SAFETY: the caller's promise: `P` positions see these taps of the input, and there is room for their results.
+        unsafe {
+            let mut sums = [[V::zero(); 1]; P];
+            for row in 0..rows {
+                let mut input = tile.input.wrapping_add(row * tile.input_row + channel);
+                let mut filter = tile.filter.wrapping_add(row * tile.filter_row + channel);
+                for _ in 0..columns {
+                    let weights = if is_part { V::load_first(filter, count) } else { V::load(filter) };
+                    for p in 0..P {
+                        let from = input.wrapping_add(p * tile.input_position);
+                        let values = if is_part { V::load_first(from, count) } else { V::load(from) };
+                        sums[p][0] = values.madd(weights, sums[p][0]);
+                    }
+                    input = input.wrapping_add(tile.input_tap);
+                    filter = filter.wrapping_add(tile.filter_tap);
+                }
+            }
+            let Changes { links, element, column } = tile.changes;
+            let changes = Changes { links, element: element + channel, column: column + channel };
+            change!(V, sums, changes, P, tile.channels, count);
+            for p in 0..P {
+                let to = tile.results.wrapping_add(p * tile.channels + channel);
+                if is_part { sums[p][0].store_first(to, count) } else { sums[p][0].store(to) }
+            }
+        }
+        channel += V::COUNT;
+    }
+}
+
+/// A module with the code for one instruction set.
+macro_rules! code {
+    ($name:ident, $vector:ty, [$($feature:meta)?]) => {
+        mod $name {
+            use super::{POSITIONS, Tile, TileFn};
+
+            $(#[$feature])?
+            unsafe fn tile<const P: usize>(tile: &Tile<'_>) {
+                // SAFETY: the caller's promise.
+                unsafe { super::tile::<$vector, P>(tile) }
+            }
+
+            pub(super) static CODE: [TileFn; POSITIONS] =
+                [tile::<1>, tile::<2>, tile::<3>, tile::<4>, tile::<5>, tile::<6>, tile::<7>, tile::<8>];
+        }
+    };
+}
+
+code!(portable, crate::simd::Four, []);
+#[cfg(target_arch = "x86_64")]
+code!(avx2, std::arch::x86_64::__m256, [target_feature(enable = "avx2,fma")]);
+#[cfg(target_arch = "x86_64")]
+code!(avx512, std::arch::x86_64::__m512, [target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]);

@@ -1,0 +1,285 @@
+//! Chains: expressions that change one value by one operand after the other, applied to results while they are in registers.
+//!
+//! ```text
+//!  relu6(product * scale + bias)      product ─ * scale ─ + bias ─ at least 0 ─ at most 6
+//! ```
+//!
+//! Each link is one operation that is rounded as the expression rounds it: results have the expression's bits.
+
+use plimsoll_base::DataType;
+use plimsoll_request::expr::{BinaryOp, Expr, Instr, Reg, Scalar};
+
+/// The most links of a chain.
+const MOST: usize = 8;
+/// The most elements of a vector.
+const LANES: usize = 16;
+
+/// What a link does with a value `x` and its operand `y`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Change {
+    /// `x + y`.
+    Add,
+    /// `x - y`.
+    Subtract,
+    /// `y - x`.
+    SubtractFrom,
+    /// `x * y`.
+    Multiply,
+    /// `y` where `x` is less, else `x`. The operand is a number.
+    AtLeast,
+    /// `y` where `x` is more, else `x`. The operand is a number.
+    AtMost,
+}
+
+/// Where a link's operand comes from.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum From {
+    /// The number at this index.
+    Number(usize),
+    /// The expression's input: an element for each column.
+    Columns(usize),
+    /// The expression's input: an element for each element of the result.
+    Elements(usize),
+}
+
+/// An expression as a chain.
+#[derive(Debug)]
+pub(crate) struct Chain {
+    links: Vec<(Change, From)>,
+    /// Numbers, each as a vector of itself.
+    numbers: Vec<[f32; LANES]>,
+}
+
+/// A link whose operand has been found.
+#[derive(Clone, Copy)]
+pub(crate) struct Link {
+    pub change: Change,
+    /// The operand's first element.
+    pub operand: *const f32,
+    /// 1 where the operand has an element for each column, else 0.
+    pub by_column: usize,
+    /// 1 where it has one for each element, else 0.
+    pub by_element: usize,
+}
+
+/// The links of a chain for one call.
+pub(crate) struct Links {
+    links: [Link; MOST],
+    count: usize,
+}
+
+impl Links {
+    /// In their order.
+    #[inline(always)]
+    pub fn get(&self) -> &[Link] {
+        &self.links[..self.count]
+    }
+}
+
+/// How a tile of results is changed.
+#[derive(Clone, Copy)]
+pub(crate) struct Changes<'a> {
+    pub links: &'a [Link],
+    /// The tile's first element among all results, and its column.
+    pub element: usize,
+    pub column: usize,
+}
+
+impl Changes<'_> {
+    /// No change.
+    pub const NONE: Changes<'static> = Changes { links: &[], element: 0, column: 0 };
+}
+
+impl Chain {
+    /// The chain that changes the first input; the results have that shape. `operands` are the shapes of the further inputs. None where
+    /// the expression is none.
+    pub fn of(expr: &Expr, shape: &[u64], operands: &[Vec<u64>]) -> Option<Chain> {
+        let (instrs, [output]) = (expr.instrs(), expr.outputs()) else { return None };
+        if expr.inputs().iter().any(|data_type| *data_type != DataType::Float) || expr.inputs().len() != operands.len() + 1 {
+            return None;
+        }
+        let uses = expr.uses();
+        let mut chain = Chain { links: Vec::new(), numbers: Vec::new() };
+        let mut value: Option<Reg> = None;
+        for (at, instr) in instrs.iter().enumerate().filter(|(at, _)| uses.needed[*at]) {
+            let (op, x, y) = match instr {
+                Instr::Input(0) if value.is_none() => {
+                    value = Some(Reg(at as u32));
+                    continue;
+                }
+                Instr::Input(0) => return None,
+                Instr::Input(_) | Instr::Const(_) => continue,
+                Instr::Binary(op, x, y) => (*op, *x, *y),
+                _ => return None,
+            };
+            let current = value?;
+            let (change, operand) = match op {
+                BinaryOp::Add if x == current => (Change::Add, y),
+                BinaryOp::Add => (Change::Add, x),
+                BinaryOp::Mul if x == current => (Change::Multiply, y),
+                BinaryOp::Mul => (Change::Multiply, x),
+                BinaryOp::Sub if x == current => (Change::Subtract, y),
+                BinaryOp::Sub => (Change::SubtractFrom, x),
+                BinaryOp::Maximum => (Change::AtLeast, y),
+                BinaryOp::Minimum => (Change::AtMost, y),
+                _ => return None,
+            };
+            if operand == current || ![x, y].contains(&current) || uses.last[current.0 as usize] != at {
+                return None;
+            }
+            let from = chain.operand(instrs.get(operand.0 as usize)?, shape, operands)?;
+            let has_bound = matches!(change, Change::AtLeast | Change::AtMost);
+            if has_bound && !matches!(from, From::Number(number) if !chain.numbers[number][0].is_nan()) {
+                return None;
+            }
+            chain.links.push((change, from));
+            value = Some(Reg(at as u32));
+        }
+        (value == Some(*output) && (1..=MOST).contains(&chain.links.len())).then_some(chain)
+    }
+
+    fn operand(&mut self, instr: &Instr, shape: &[u64], operands: &[Vec<u64>]) -> Option<From> {
+        match *instr {
+            Instr::Const(Scalar::F32(number)) => {
+                self.numbers.push([number; LANES]);
+                Some(From::Number(self.numbers.len() - 1))
+            }
+            Instr::Input(input) if input > 0 => {
+                let (input, operand) = (input as usize, &operands[input as usize - 1]);
+                let outer = operand.len().saturating_sub(1);
+                if operand.last() == shape.last() && operand[..outer].iter().all(|size| *size == 1) {
+                    return Some(From::Columns(input));
+                }
+                (operand == shape).then_some(From::Elements(input))
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether an operand has an element for each element of the result.
+    pub fn has_elements(&self) -> bool {
+        self.links.iter().any(|(_, from)| matches!(from, From::Elements(_)))
+    }
+
+    /// The links, with operands among `arguments`, which begin with the expression's second input. The chain outlives them.
+    pub fn bind(&self, arguments: &[*mut u8]) -> Links {
+        let none = Link { change: Change::Add, operand: std::ptr::null(), by_column: 0, by_element: 0 };
+        let mut bound = Links { links: [none; MOST], count: self.links.len() };
+        for (link, (change, from)) in bound.links.iter_mut().zip(&self.links) {
+            let (operand, by_column, by_element) = match *from {
+                From::Number(number) => (self.numbers[number].as_ptr(), 0, 0),
+                From::Columns(input) => (arguments[input - 1].cast::<f32>().cast_const(), 1, 0),
+                From::Elements(input) => (arguments[input - 1].cast::<f32>().cast_const(), 0, 1),
+            };
+            *link = Link { change: *change, operand, by_column, by_element };
+        }
+        bound
+    }
+}
+
+/// Changes the registers `$sums[row][vector]` by `$changes`: the first `$rows` rows, which are `$row` elements apart in the result. The
+/// last vector has `$last` elements.
+macro_rules! change {
+    ($vector:ident, $sums:ident, $changes:expr, $rows:expr, $row:expr, $last:expr) => {
+        for link in $changes.links {
+            let operand = link.operand.wrapping_add(link.by_column * $changes.column + link.by_element * $changes.element);
+            let (row, step) = (link.by_element * $row, (link.by_column + link.by_element) * $vector::COUNT);
+            macro_rules! each {
+                ($x:ident, $y:ident, $changed:expr) => {
+                    for r in 0..$sums.len() {
+                        for v in 0..if r < $rows { $sums[r].len() } else { 0 } {
+                            let from = operand.wrapping_add(r * row + v * step);
+                            let is_part = v + 1 == $sums[r].len() && $last < $vector::COUNT;
+                            let $y = if is_part { $vector::load_first(from, $last) } else { $vector::load(from) };
+                            let $x = $sums[r][v];
+                            $sums[r][v] = $changed;
+                        }
+                    }
+                };
+            }
+            match link.change {
+                $crate::expr::Change::Add => each!(x, y, x.add(y)),
+                $crate::expr::Change::Subtract => each!(x, y, x.sub(y)),
+                $crate::expr::Change::SubtractFrom => each!(x, y, y.sub(x)),
+                $crate::expr::Change::Multiply => each!(x, y, x.mul(y)),
+                $crate::expr::Change::AtLeast => each!(x, y, y.max(x)),
+                $crate::expr::Change::AtMost => each!(x, y, y.min(x)),
+            }
+        }
+    };
+}
+pub(crate) use change;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use plimsoll_request::expr::ExprBuilder;
+
+    /// The chain of an expression over a result of 3 by 4, with further operands of these shapes.
+    fn chain_of(operands: &[&[u64]], build: impl Fn(&mut ExprBuilder, &[Reg]) -> Vec<Reg>) -> Option<Vec<(Change, From)>> {
+        let mut builder = ExprBuilder::new();
+        let inputs: Vec<Reg> = (0..=operands.len()).map(|_| builder.input(DataType::Float).unwrap()).collect();
+        let outputs = build(&mut builder, &inputs);
+        let operands: Vec<Vec<u64>> = operands.iter().map(|shape| shape.to_vec()).collect();
+        Chain::of(&builder.finish(outputs), &[3, 4], &operands).map(|chain| chain.links)
+    }
+
+    #[test]
+    fn scale_bias_residual_and_bounds_are_a_chain() {
+        let links = chain_of(&[&[4], &[1, 4], &[3, 4]], |builder, inputs| {
+            let scaled = builder.binary(BinaryOp::Mul, inputs[1], inputs[0]).unwrap();
+            let biased = builder.binary(BinaryOp::Add, scaled, inputs[2]).unwrap();
+            let added = builder.binary(BinaryOp::Sub, biased, inputs[3]).unwrap();
+            let zero = builder.number(DataType::Float, 0.0).unwrap();
+            let floor = builder.binary(BinaryOp::Maximum, added, zero).unwrap();
+            let six = builder.number(DataType::Float, 6.0).unwrap();
+            vec![builder.binary(BinaryOp::Minimum, floor, six).unwrap()]
+        });
+        let expected = vec![
+            (Change::Multiply, From::Columns(1)),
+            (Change::Add, From::Columns(2)),
+            (Change::Subtract, From::Elements(3)),
+            (Change::AtLeast, From::Number(0)),
+            (Change::AtMost, From::Number(1)),
+        ];
+        assert_eq!(links, Some(expected));
+    }
+
+    #[test]
+    fn the_value_may_be_subtracted_or_subtracted_from() {
+        let of = |x: usize, y: usize| {
+            chain_of(&[&[4]], move |builder, inputs| vec![builder.binary(BinaryOp::Sub, inputs[x], inputs[y]).unwrap()])
+        };
+        assert_eq!(of(0, 1), Some(vec![(Change::Subtract, From::Columns(1))]));
+        assert_eq!(of(1, 0), Some(vec![(Change::SubtractFrom, From::Columns(1))]));
+    }
+
+    #[test]
+    fn other_expressions_are_none() {
+        let binary = |op: BinaryOp, x: usize, y: usize| {
+            move |builder: &mut ExprBuilder, inputs: &[Reg]| vec![builder.binary(op, inputs[x], inputs[y]).unwrap()]
+        };
+        // The value twice, operands only, bounds that may be NaN, rows, one element, too few links.
+        assert_eq!(chain_of(&[], binary(BinaryOp::Mul, 0, 0)), None);
+        assert_eq!(chain_of(&[&[4], &[4]], binary(BinaryOp::Add, 1, 2)), None);
+        assert_eq!(chain_of(&[&[4]], binary(BinaryOp::Maximum, 0, 1)), None);
+        assert_eq!(chain_of(&[&[3, 1]], binary(BinaryOp::Add, 0, 1)), None);
+        assert_eq!(chain_of(&[&[]], binary(BinaryOp::Add, 0, 1)), None);
+        assert_eq!(chain_of(&[], |_, inputs| vec![inputs[0]]), None);
+        // A result that is kept beside, and a value that two operations read.
+        let kept =
+            |builder: &mut ExprBuilder, inputs: &[Reg]| vec![builder.binary(BinaryOp::Add, inputs[0], inputs[1]).unwrap(), inputs[0]];
+        assert_eq!(chain_of(&[&[4]], kept), None);
+        let twice = |builder: &mut ExprBuilder, inputs: &[Reg]| {
+            let sum = builder.binary(BinaryOp::Add, inputs[0], inputs[1]).unwrap();
+            let more = builder.binary(BinaryOp::Add, sum, inputs[1]).unwrap();
+            vec![builder.binary(BinaryOp::Mul, more, sum).unwrap()]
+        };
+        assert_eq!(chain_of(&[&[4]], twice), None);
+        let nan = |builder: &mut ExprBuilder, inputs: &[Reg]| {
+            let nan = builder.number(DataType::Float, f64::NAN).unwrap();
+            vec![builder.binary(BinaryOp::Minimum, inputs[0], nan).unwrap()]
+        };
+        assert_eq!(chain_of(&[], nan), None);
+    }
+}
