@@ -146,11 +146,14 @@ impl Chain {
             }
             Instr::Input(input) if input > 0 => {
                 let (input, operand) = (input as usize, &operands[input as usize - 1]);
-                let outer = operand.len().saturating_sub(1);
-                if operand.last() == shape.last() && operand[..outer].iter().all(|size| *size == 1) {
-                    return Some(From::Columns(input));
+                let sizes = |shape: &[u64]| shape.iter().copied().skip_while(|size| *size == 1).collect::<Vec<u64>>();
+                // Where there is one row, too: the result may lie where the operand does.
+                if sizes(operand) == sizes(shape) {
+                    return Some(From::Elements(input));
                 }
-                (operand == shape).then_some(From::Elements(input))
+                let outer = operand.len().saturating_sub(1);
+                let is_row = operand.last() == shape.last() && operand[..outer].iter().all(|size| *size == 1);
+                is_row.then_some(From::Columns(input))
             }
             _ => None,
         }
@@ -252,6 +255,18 @@ mod tests {
         };
         assert_eq!(of(0, 1), Some(vec![(Change::Subtract, From::Columns(1))]));
         assert_eq!(of(1, 0), Some(vec![(Change::SubtractFrom, From::Columns(1))]));
+    }
+
+    #[test]
+    fn a_row_over_a_result_of_one_row_is_one_of_elements() {
+        let mut builder = ExprBuilder::new();
+        let [x, y] = [0; 2].map(|_| builder.input(DataType::Float).unwrap());
+        let sum = builder.binary(BinaryOp::Add, x, y).unwrap();
+        let expr = builder.finish(vec![sum]);
+        for (shape, has_elements) in [(&[1, 4][..], true), (&[1, 1], true), (&[2, 4], false)] {
+            let operand = vec![vec![shape[1]]];
+            assert_eq!(Chain::of(&expr, shape, &operand).unwrap().has_elements(), has_elements, "{shape:?}");
+        }
     }
 
     #[test]
