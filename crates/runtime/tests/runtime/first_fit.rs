@@ -198,9 +198,9 @@ fn a_network_too_large_for_any_device_is_cut_into_pieces() {
 
 #[test]
 fn training_in_pieces_has_the_same_bits() {
-    let graph = network(6, VariableKind::Reference, None);
+    let graph = network(12, VariableKind::Reference, None);
     let all = whole(&graph);
-    let devices = devices(Some(Bytes(alone(&graph).0 - 1)), &[Bytes(all.0 / 3)], Bytes::ZERO);
+    let devices = devices(Some(Bytes(alone(&graph).0 - 1)), &[Bytes(2 * all.0 / 3)], Bytes::ZERO);
     let session = open(&devices, &graph);
     let fitted = session.first_fit(&runs(), &[]).unwrap();
     assert_eq!(short_names(&fitted), ["GPU:0", "CPU:0"], "{:?}", fitted.tried);

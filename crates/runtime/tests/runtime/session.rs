@@ -212,7 +212,7 @@ fn measured_is_promised_and_one_byte_less_is_refused() {
             let (code, message) = {
                 let mut b = builder();
                 network(&mut b, if options.device_count.is_empty() { "" } else { "/cpu:1" });
-                let session = open(options.clone().limit(&name, &(promised.0 - 1).to_string()), b);
+                let session = open(options.clone().fit(false).limit(&name, &(promised.0 - 1).to_string()), b);
                 let error =
                     session.run(&[], &[], &["init"]).and_then(|_| session.run(&[("x", &x), ("t", &t)], &["loss"], &["train"])).unwrap_err();
                 (error.code(), error.to_string())
