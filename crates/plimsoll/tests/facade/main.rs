@@ -2,6 +2,7 @@
 
 mod bound;
 mod configuration;
+mod file;
 mod freeze;
 mod saver;
 mod session;
