@@ -280,15 +280,19 @@ fn rows(isa: Isa, request: Nn) -> Result<Prepared> {
 }
 
 fn drawn(isa: Isa, request: &Random) -> Result<Prepared> {
-    match *request {
+    Ok(match *request {
         Random::Stateful { distribution, data_type, elements, seed, seed2 } => {
-            RandomOp { distribution, data_type, elements, seed, seed2 }.stateful(isa)
+            RandomOp { distribution, data_type, elements, seed, seed2 }.stateful(isa)?
         }
-        Random::Stateless { distribution, data_type, elements } => random::stateless(isa, distribution, data_type, elements),
-        Random::KeyCounter { seed_type } => random::key_counter(seed_type),
-        Random::Categorical(ref request) => random::categorical(request),
-        Random::Candidates(ref request) => random::candidates(request),
-    }
+        Random::Reserve { blocks } => random::reserve(blocks),
+        Random::Reserved { distribution, data_type, elements, seed, seed2 } => {
+            RandomOp { distribution, data_type, elements, seed, seed2 }.reserved(isa)?
+        }
+        Random::Stateless { distribution, data_type, elements } => random::stateless(isa, distribution, data_type, elements)?,
+        Random::KeyCounter { seed_type } => random::key_counter(seed_type)?,
+        Random::Categorical(ref request) => random::categorical(request)?,
+        Random::Candidates(ref request) => random::candidates(request)?,
+    })
 }
 
 fn reduction(isa: Isa, request: &Reduction) -> Result<Made> {

@@ -143,7 +143,10 @@ pub struct AnchorCall {
 
 /// A kernel with state of its own, which lives as long as the session (a random generator's counter).
 pub struct StatefulCall {
-    /// The request. Its arguments are `inputs`, then the state (read and written), then all outputs of the node.
+    /// A request that advances the state before: its arguments are the state (read and written), then what the state was.
+    pub before: Option<KernelRequest>,
+    /// The request. Its arguments are `inputs`, then the state (read and written; where there is a request before, what it was, which is
+    /// read), then all outputs of the node.
     pub request: KernelRequest,
     /// Positions of inputs.
     pub inputs: Vec<usize>,

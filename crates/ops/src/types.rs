@@ -356,7 +356,10 @@ fn lowered(lower: Lower, cx: &KernelCx<'_>) -> Result<Vec<KernelRequest>> {
         Lower::Anchor(make) => vec![KernelRequest::Anchor { anchor: make(cx)?.anchor, epilogue: None, pooling: None }],
         Lower::Kernel(make) | Lower::Move(make) | Lower::UpdateInPlace(make) => vec![make(cx)?.request],
         Lower::Recipe(make) => make(cx)?.steps().iter().map(crate::recipe::Step::request).collect(),
-        Lower::Stateful(make) => vec![make(cx)?.request],
+        Lower::Stateful(make) => {
+            let call = make(cx)?;
+            call.before.into_iter().chain([call.request]).collect()
+        }
         Lower::Update(make) => {
             let update = make(cx)?;
             vec![elementwise(update.expr, &cx.inputs[update.writes.first().copied().unwrap_or(0)].shape)]

@@ -404,6 +404,10 @@ fn of_random(request: &Random) -> Result<Arguments> {
             let outputs = [8, bytes(*data_type, *elements)?];
             Arguments { updates_first: true, ..Arguments::of(range(*distribution, *data_type)?, outputs) }
         }
+        Random::Reserve { .. } => Arguments { updates_first: true, ..Arguments::of([], [8, 8]) },
+        Random::Reserved { distribution, data_type, elements, .. } => {
+            Arguments::of([range(*distribution, *data_type)?, vec![8]].concat(), [bytes(*data_type, *elements)?])
+        }
         Random::Stateless { distribution, data_type, elements } => {
             Arguments::of([vec![8, 16], range(*distribution, *data_type)?].concat(), [bytes(*data_type, *elements)?])
         }

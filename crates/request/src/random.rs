@@ -106,6 +106,9 @@ pub struct Candidates {
     pub seed2: i64,
 }
 
+/// Blocks that [`Random::Stateful`] sets aside for each element.
+pub const BLOCKS_PER_ELEMENT: u64 = 256;
+
 /// The distribution, and the source of the generator's counter. At run time a fault where `minval >= maxval`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "data_type and elements: of the output; the other fields are said above them")]
@@ -114,6 +117,11 @@ pub enum Random {
     /// are the attributes; where both are 0, 0 it is. Arguments: minval, maxval (`UniformInt` only), then the outputs: state
     /// (read and advanced), output.
     Stateful { distribution: Distribution, data_type: DataType, elements: u64, seed: i64, seed2: i64 },
+    /// Sets blocks aside. Arguments: the outputs: state (read and advanced by so many), its bytes before.
+    Reserve { blocks: u64 },
+    /// Fills the output as [`Random::Stateful`] does, from blocks that were set aside: the same arguments give the same numbers again.
+    /// Arguments: minval, maxval (`UniformInt` only), the state before they were set aside, output.
+    Reserved { distribution: Distribution, data_type: DataType, elements: u64, seed: i64, seed2: i64 },
     /// The Philox algorithm from a given counter. Arguments: key (`uint64[1]`), counter (`uint64[2]`), minval, maxval
     /// (`UniformInt` only), output.
     Stateless { distribution: Distribution, data_type: DataType, elements: u64 },

@@ -179,9 +179,9 @@ impl KernelRequest {
             KernelRequest::Crop(_) => true,
             KernelRequest::Linalg(request) => request.can_fail(),
             KernelRequest::Nn(Nn::CrossEntropy { label_type, .. }) => label_type.is_some(),
-            KernelRequest::Random(Random::Stateful { distribution, .. } | Random::Stateless { distribution, .. }) => {
-                *distribution == Distribution::UniformInt
-            }
+            KernelRequest::Random(
+                Random::Stateful { distribution, .. } | Random::Reserved { distribution, .. } | Random::Stateless { distribution, .. },
+            ) => *distribution == Distribution::UniformInt,
             KernelRequest::Random(Random::Candidates(_)) => true,
             _ => false,
         }

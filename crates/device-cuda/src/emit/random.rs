@@ -1,10 +1,10 @@
 //! Random numbers: a thread for each block of the generator, which is the processor's. Integers and uniform numbers have its bits.
 
 use plimsoll_base::{DataType, Error, Result};
-use plimsoll_request::random::{Distribution, Random};
+use plimsoll_request::random::{BLOCKS_PER_ELEMENT, Distribution, Random};
 
 use super::write::{Index, Writer, narrow, stored};
-use super::{Emitted, KernelArg, blocks};
+use super::{Emitted, Kernel, KernelArg, blocks};
 
 /// The generator, and numbers of its blocks of four words.
 const GENERATOR: &str = r"DEVICE void @_block(u64 low, u64 high, u64 key, u32* x) {
@@ -29,74 +29,139 @@ DEVICE void @_pair(u32 first, u32 second, f32* z) {
 }
 ";
 
-/// Random numbers.
+/// Random numbers. A state is advanced by a kernel behind the one that draws.
 ///
 /// # Errors
 /// UNIMPLEMENTED for distributions and types without a kernel.
 pub(super) fn emit(random: &Random) -> Result<Emitted> {
-    let (distribution, data_type, elements, seeds) = match random {
+    let fill = match *random {
         Random::Stateful { distribution, data_type, elements, seed, seed2 } => {
-            (*distribution, *data_type, *elements, Some((*seed, *seed2)))
+            let mut emitted = Fill { distribution, data_type, elements, seeds: Some((seed, seed2)) }.emit()?;
+            let bounds = (distribution == Distribution::UniformInt).then_some(data_type);
+            emitted.kernels.push(advance(bounds, elements.wrapping_mul(BLOCKS_PER_ELEMENT))?);
+            return Ok(emitted);
         }
-        Random::Stateless { distribution, data_type, elements } => (*distribution, *data_type, *elements, None),
+        Random::Reserve { blocks } => return Ok(Emitted { kernels: vec![reserve(blocks)?], ..Emitted::default() }),
+        Random::Reserved { distribution, data_type, elements, seed, seed2 } => {
+            Fill { distribution, data_type, elements, seeds: Some((seed, seed2)) }
+        }
+        Random::Stateless { distribution, data_type, elements } => Fill { distribution, data_type, elements, seeds: None },
         Random::KeyCounter { .. } | Random::Categorical(_) | Random::Candidates(_) => {
             return Err(Error::unimplemented("a kernel for a card: these random numbers"));
         }
     };
-    // A state is the processor's until there is a kernel that advances it behind the others.
-    if seeds.is_some() {
-        return Err(Error::unimplemented("a kernel for a card: random numbers with a state"));
+    fill.emit()
+}
+
+/// Advances a state, the argument behind the bounds, if there are any; not where they are wrong.
+fn advance(bounds: Option<DataType>, by: u64) -> Result<Kernel> {
+    let mut writer = Writer::new(Index::U32);
+    let state = if bounds.is_some() { 2 } else { 0 };
+    if let Some(data_type) = bounds {
+        writer.input("least", stored(data_type)?, KernelArg::Argument(0));
+        writer.input("most", stored(data_type)?, KernelArg::Argument(1));
     }
-    let per_block = if matches!(data_type, DataType::Double | DataType::Int64) { 2 } else { 4 };
-    let ctype = stored(data_type)?;
-    let mut writer = Writer::new(Index::of(elements));
-    let index = writer.index();
-    writer.before.push_str(GENERATOR);
-    writer.input("key", "u64", KernelArg::Argument(0));
-    writer.input("counter", "u64", KernelArg::Argument(1));
-    let bounded = distribution == Distribution::UniformInt;
-    if bounded {
-        writer.input("least", ctype, KernelArg::Argument(2));
-        writer.input("most", ctype, KernelArg::Argument(3));
+    writer.output("state", "u64", KernelArg::Argument(state));
+    writer.long("u64", "by", by);
+    if bounds.is_some() {
+        writer.line("if (*least >= *most) return;");
     }
-    writer.output("q", ctype, KernelArg::Argument(if bounded { 4 } else { 2 }));
-    writer.size("n", elements as i64);
-    if bounded {
-        writer.fault();
-        writer.line("if (*least >= *most) { fail(fault, base, 0, 1); return; }");
-    }
-    writer.each("g", &format!("(n + {}) / {per_block}", per_block - 1));
-    writer.line(format!("u32 x[4]; u64 low = counter[0] + g; {ctype} y[{per_block}];"));
-    writer.line("@_block(low, counter[1] + (low < counter[0]), *key, x);");
-    let lines: Vec<String> = match (distribution, data_type) {
-        (Distribution::Uniform, DataType::Float) => (0..4).map(|at| format!("y[{at}] = @_unit(x[{at}]);")).collect(),
-        (Distribution::Uniform, DataType::Double) => {
-            (0..2).map(|at| format!("y[{at}] = @_unit2(x[{}], x[{}]);", 2 * at, 2 * at + 1)).collect()
-        }
-        (Distribution::Uniform, DataType::Half | DataType::Bfloat16) => {
-            let (one, mantissa, name) =
-                if data_type == DataType::Half { ("0x3C00u", "0x03FFu", "f16") } else { ("0x3F80u", "0x007Fu", "bf16") };
-            let number = |at: usize| narrow(data_type, format!("from_{name}((u16)({one} | (x[{at}] & {mantissa}))) - 1.0f"));
-            (0..4).map(|at| format!("y[{at}] = {};", number(at))).collect()
-        }
-        (Distribution::Normal, DataType::Float) => vec!["@_pair(x[0], x[1], y); @_pair(x[2], x[3], y + 2);".to_string()],
-        (Distribution::UniformInt, DataType::Int32) => {
-            (0..4).map(|at| format!("y[{at}] = add_i32(*least, (i32)(x[{at}] % ((u32)*most - (u32)*least)));")).collect()
-        }
-        (Distribution::UniformInt, DataType::Int64) => {
-            let word = |at: usize| format!("((u64)x[{}] << 32 | x[{}])", 2 * at + 1, 2 * at);
-            (0..2).map(|at| format!("y[{at}] = add_i64(*least, (i64)({} % ((u64)*most - (u64)*least)));", word(at))).collect()
-        }
-        _ => return Err(Error::unimplemented(format!("a kernel for a card: {distribution:?} of {data_type}"))),
-    };
-    lines.iter().for_each(|line| writer.line(line));
-    writer.line(format!("for ({index} at = 0; at < {per_block}; ++at) if (g * {per_block} + at < n) q[g * {per_block} + at] = y[at];"));
+    writer.each("i", "1");
+    writer.line("*state += by;");
     writer.line("}");
-    let faults = if bounded {
-        let values = [super::FaultNumber::Value(2, data_type), super::FaultNumber::Value(3, data_type)];
-        vec![super::FaultText::of("Need minval < maxval, got {0} >= {1}", values[0], values[1])]
-    } else {
-        Vec::new()
-    };
-    Ok(Emitted { kernels: vec![writer.finish("random", blocks(elements.div_ceil(per_block)))?], faults, ..Emitted::default() })
+    writer.finish("advance", 1)
+}
+
+/// Advances a state, and says what it was.
+fn reserve(by: u64) -> Result<Kernel> {
+    let mut writer = Writer::new(Index::U32);
+    writer.output("state", "u64", KernelArg::Argument(0));
+    writer.output("before", "u64", KernelArg::Argument(1));
+    writer.long("u64", "by", by);
+    writer.each("i", "1");
+    writer.line("*before = *state;");
+    writer.line("*state += by;");
+    writer.line("}");
+    writer.finish("reserve", 1)
+}
+
+/// An output that is filled with numbers.
+struct Fill {
+    distribution: Distribution,
+    data_type: DataType,
+    elements: u64,
+    /// Those of an operation whose state is the argument before the output; none where key and counter are the first arguments.
+    seeds: Option<(i64, i64)>,
+}
+
+impl Fill {
+    fn emit(&self) -> Result<Emitted> {
+        let Fill { distribution, data_type, elements, seeds } = *self;
+        let per_block = if matches!(data_type, DataType::Double | DataType::Int64) { 2 } else { 4 };
+        let ctype = stored(data_type)?;
+        let mut writer = Writer::new(Index::of(elements));
+        let index = writer.index();
+        writer.before.push_str(GENERATOR);
+        let is_bounded = distribution == Distribution::UniformInt;
+        // Key and counter come before the bounds, a state behind them.
+        let first = if seeds.is_some() { 0 } else { 2 };
+        let behind = first + if is_bounded { 2 } else { 0 };
+        if is_bounded {
+            writer.input("least", ctype, KernelArg::Argument(first));
+            writer.input("most", ctype, KernelArg::Argument(first + 1));
+        }
+        if let Some((seed, seed2)) = seeds {
+            writer.input("state", "u64", KernelArg::Argument(behind));
+            writer.long("u64", "key", seed as u64);
+            writer.long("u64", "seed2", seed2 as u64);
+            writer.output("q", ctype, KernelArg::Argument(behind + 1));
+        } else {
+            writer.input("key_at", "u64", KernelArg::Argument(0));
+            writer.input("counter", "u64", KernelArg::Argument(1));
+            writer.output("q", ctype, KernelArg::Argument(behind));
+        }
+        writer.size("n", elements as i64);
+        if is_bounded {
+            writer.fault();
+            writer.line("if (*least >= *most) { fail(fault, base, 0, 1); return; }");
+        }
+        writer.line(match seeds {
+            Some(_) => "const u64 first = *state, second = seed2;",
+            None => "const u64 first = counter[0], second = counter[1], key = *key_at;",
+        });
+        writer.each("g", &format!("(n + {}) / {per_block}", per_block - 1));
+        writer.line(format!("u32 x[4]; u64 low = first + g; {ctype} y[{per_block}];"));
+        writer.line("@_block(low, second + (low < first), key, x);");
+        let lines: Vec<String> = match (distribution, data_type) {
+            (Distribution::Uniform, DataType::Float) => (0..4).map(|at| format!("y[{at}] = @_unit(x[{at}]);")).collect(),
+            (Distribution::Uniform, DataType::Double) => {
+                (0..2).map(|at| format!("y[{at}] = @_unit2(x[{}], x[{}]);", 2 * at, 2 * at + 1)).collect()
+            }
+            (Distribution::Uniform, DataType::Half | DataType::Bfloat16) => {
+                let (one, mantissa, name) =
+                    if data_type == DataType::Half { ("0x3C00u", "0x03FFu", "f16") } else { ("0x3F80u", "0x007Fu", "bf16") };
+                let number = |at: usize| narrow(data_type, format!("from_{name}((u16)({one} | (x[{at}] & {mantissa}))) - 1.0f"));
+                (0..4).map(|at| format!("y[{at}] = {};", number(at))).collect()
+            }
+            (Distribution::Normal, DataType::Float) => vec!["@_pair(x[0], x[1], y); @_pair(x[2], x[3], y + 2);".to_string()],
+            (Distribution::UniformInt, DataType::Int32) => {
+                (0..4).map(|at| format!("y[{at}] = add_i32(*least, (i32)(x[{at}] % ((u32)*most - (u32)*least)));")).collect()
+            }
+            (Distribution::UniformInt, DataType::Int64) => {
+                let word = |at: usize| format!("((u64)x[{}] << 32 | x[{}])", 2 * at + 1, 2 * at);
+                (0..2).map(|at| format!("y[{at}] = add_i64(*least, (i64)({} % ((u64)*most - (u64)*least)));", word(at))).collect()
+            }
+            _ => return Err(Error::unimplemented(format!("a kernel for a card: {distribution:?} of {data_type}"))),
+        };
+        lines.iter().for_each(|line| writer.line(line));
+        writer.line(format!("for ({index} at = 0; at < {per_block}; ++at) if (g * {per_block} + at < n) q[g * {per_block} + at] = y[at];"));
+        writer.line("}");
+        let faults = if is_bounded {
+            let values = [super::FaultNumber::Value(first, data_type), super::FaultNumber::Value(first + 1, data_type)];
+            vec![super::FaultText::of("Need minval < maxval, got {0} >= {1}", values[0], values[1])]
+        } else {
+            Vec::new()
+        };
+        Ok(Emitted { kernels: vec![writer.finish("random", blocks(elements.div_ceil(per_block)))?], faults, ..Emitted::default() })
+    }
 }

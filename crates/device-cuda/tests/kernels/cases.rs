@@ -67,6 +67,7 @@ impl Case {
             near: self.near,
             input_types: self.input_types.clone(),
             in_place,
+            updates_first: arguments.updates_first,
         })
     }
 }
@@ -682,19 +683,32 @@ pub fn random(seed: u64) -> Vec<Case> {
             (Distribution::UniformInt, DataType::Int32),
             (Distribution::UniformInt, DataType::Int64),
         ] {
-            let counter = if elements == 64 { vec![0xFF; 16] } else { making.elements(DataType::Uint64, 2) };
-            let mut inputs = vec![making.word().to_le_bytes().to_vec(), counter];
-            let mut input_types = vec![DataType::Uint64; 2];
-            if distribution == Distribution::UniformInt {
-                let size = data_type.size().unwrap();
-                inputs.extend([-7i64, 1000].map(|bound| bound.to_le_bytes()[..size].to_vec()));
-                input_types.extend([data_type; 2]);
-            }
-            let request = KernelRequest::Random(Random::Stateless { distribution, data_type, elements });
             // Normals: of sine, cosine and logarithm.
             let near = if distribution == Distribution::Normal { Near::Of(1.0, 4.0) } else { Near::Exact };
-            cases.push(Case { request, inputs, input_types, types: vec![data_type], near });
+            let (mut bounds, mut bound_types) = (Vec::new(), Vec::new());
+            if distribution == Distribution::UniformInt {
+                let size = data_type.size().unwrap();
+                bounds.extend([-7i64, 1000].map(|bound| bound.to_le_bytes()[..size].to_vec()));
+                bound_types.extend([data_type; 2]);
+            }
+            let words = |words: u64| vec![DataType::Uint64; words as usize];
+            let counter = if elements == 64 { vec![0xFF; 16] } else { making.elements(DataType::Uint64, 2) };
+            let mut add = |random, inputs, input_types, types| {
+                cases.push(Case { request: KernelRequest::Random(random), inputs, input_types, types, near });
+            };
+            let inputs = [vec![making.word().to_le_bytes().to_vec(), counter.clone()], bounds.clone()].concat();
+            let input_types = [words(2), bound_types.clone()].concat();
+            add(Random::Stateless { distribution, data_type, elements }, inputs, input_types, vec![data_type]);
+            // The state is the counter's low word.
+            let (seed, seed2) = (making.word() as i64, making.word() as i64);
+            let inputs = [bounds.clone(), vec![counter[..8].to_vec()]].concat();
+            let input_types = [bound_types.clone(), words(1)].concat();
+            add(Random::Reserved { distribution, data_type, elements, seed, seed2 }, inputs, input_types, vec![data_type]);
+            let types = vec![DataType::Uint64, data_type];
+            add(Random::Stateful { distribution, data_type, elements, seed, seed2 }, bounds, bound_types, types);
         }
+        let request = KernelRequest::Random(Random::Reserve { blocks: elements * 256 });
+        cases.push(Case { request, inputs: vec![], input_types: vec![], types: vec![DataType::Uint64; 2], near: Near::Exact });
     }
     cases
 }
@@ -738,6 +752,9 @@ pub fn faults() -> Vec<Case> {
     let random = Random::Stateless { distribution: Distribution::UniformInt, data_type: DataType::Int32, elements: 9 };
     let inputs = vec![vec![0; 8], vec![0; 16], ints(&[3]), ints(&[3])];
     add(KernelRequest::Random(random), inputs, vec![DataType::Uint64, DataType::Uint64, index_type, index_type]);
+    let (distribution, data_type) = (Distribution::UniformInt, DataType::Int32);
+    let random = Random::Stateful { distribution, data_type, elements: 9, seed: 1, seed2: 2 };
+    add(KernelRequest::Random(random), vec![ints(&[3]), ints(&[3])], vec![index_type, index_type]);
     for (access, named) in
         [(Access::Write, [0, 3, 2]), (Access::Read, [0, 1, 4]), (Access::ReadWritten, [1, 3, 4]), (Access::Write, [0, 5, 2])]
     {

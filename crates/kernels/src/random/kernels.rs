@@ -117,17 +117,20 @@ pub(super) unsafe fn advance(state: *mut u8, blocks: u64) {
     }
 }
 
-/// Adds to a state.
+/// Adds to a state, and says what it was.
 #[derive(Debug)]
-pub(super) struct Advance {
+pub(super) struct Reserve {
     pub(super) blocks: u64,
 }
 
-impl CpuKernel for Advance {
+impl CpuKernel for Reserve {
     unsafe fn run(&self, chunks: Range<u32>, args: &Args<'_>) -> Result<(), Fault> {
         if !chunks.is_empty() {
-            // SAFETY: the only argument is the state.
-            unsafe { advance(args.pointers[0], self.blocks) };
+            // SAFETY: both arguments have 8 bytes.
+            unsafe {
+                args.pointers[1].cast::<u64>().write_unaligned(args.pointers[0].cast::<u64>().read_unaligned());
+                advance(args.pointers[0], self.blocks);
+            }
         }
         Ok(())
     }

@@ -22,14 +22,11 @@ use std::sync::Arc;
 
 use plimsoll_base::{Bf16, DataType, Error, F16, Result};
 use plimsoll_device::{Cost, CpuKernel, Prepared};
-use plimsoll_request::random::Distribution;
+use plimsoll_request::random::{BLOCKS_PER_ELEMENT, Distribution};
 
 use crate::cut::{Cut, elements};
 use crate::simd::Isa;
-use kernels::{Advance, Fill, KeyCounter, Rounded, Start};
-
-/// Blocks that a stateful operation sets aside for each element.
-const BLOCKS_PER_ELEMENT: u64 = 256;
+use kernels::{Fill, KeyCounter, Reserve, Rounded, Start};
 
 /// A stateful random operation.
 ///
@@ -67,13 +64,13 @@ impl RandomOp {
         )
     }
 
-    /// Fills the output in pieces and leaves the state as it is; [`RandomOp::advance`] must follow.
+    /// Fills the output in pieces, from a state before it was advanced by [`reserve`].
     ///
     /// Arguments: minval, maxval (`UniformInt` only), state, output.
     ///
     /// # Errors
     /// As [`RandomOp::stateful`].
-    pub fn fill(&self, isa: Isa) -> Result<Prepared> {
+    pub fn reserved(&self, isa: Isa) -> Result<Prepared> {
         prepare(
             isa,
             self.distribution,
@@ -82,12 +79,12 @@ impl RandomOp {
             Start::State { seed: self.seed as u64, seed2: self.seed2 as u64, advance: false },
         )
     }
+}
 
-    /// Advances the state past the numbers that [`RandomOp::fill`] used. Argument: the state, an output that is read too.
-    pub fn advance(&self) -> Prepared {
-        let kernel = Arc::new(Advance { blocks: self.elements.wrapping_mul(BLOCKS_PER_ELEMENT) });
-        Prepared { chunks: 1, scratch: 0, per_worker: 0, cost: Cost { flops: 1.0, bytes: 16.0 }, in_place: Vec::new(), kernel }
-    }
+/// Advances a state by so many blocks. Arguments: the outputs: state (read and advanced), its bytes before.
+pub fn reserve(blocks: u64) -> Prepared {
+    let kernel = Arc::new(Reserve { blocks });
+    Prepared { chunks: 1, scratch: 0, per_worker: 0, cost: Cost { flops: 1.0, bytes: 24.0 }, in_place: Vec::new(), kernel }
 }
 
 /// A stateless random operation with the Philox algorithm.

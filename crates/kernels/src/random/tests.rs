@@ -102,14 +102,14 @@ fn stateful_operations_give_what_tensorflow_gives() {
         first.check(&outputs[1]);
         assert_eq!(values::<u64>(&outputs[0]), [first.elements * 256]);
         // The same in two steps, in pieces.
-        let fill = op.fill(Isa::best()).unwrap();
+        let fill = op.reserved(Isa::best()).unwrap();
         let calls: Vec<_> = (0..fill.chunks).rev().map(|piece| piece..piece + 1).collect();
         let mut again = [vec![0xEE; first.len()]];
         run_pieces(&fill, &slices(&[&inputs[..], &[vec![0; 8]]].concat()), &mut again, &calls, &[]).unwrap();
         assert!(again[0] == outputs[1]);
-        let mut state = [vec![0; 8]];
-        run(&op.advance(), &[], &mut state).unwrap();
-        assert_eq!(state[0], outputs[0]);
+        let mut state = [vec![0; 8], vec![0xEE; 8]];
+        run(&reserve(first.elements * 256), &[], &mut state).unwrap();
+        assert_eq!(state, [outputs[0].clone(), vec![0; 8]]);
         run(&op.stateful(Isa::best()).unwrap(), &slices(&inputs), &mut outputs).unwrap();
         second.check(&outputs[1]);
         seen += 1;
@@ -147,7 +147,7 @@ fn stateless_operations_give_what_tensorflow_gives() {
 #[test]
 fn a_large_output_is_cut_in_pieces_and_nothing_is_nothing() {
     let op = RandomOp { distribution: Distribution::Uniform, data_type: DataType::Float, elements: 100_003, seed: 1, seed2: 2 };
-    assert!(op.fill(Isa::best()).unwrap().chunks > 1);
+    assert!(op.reserved(Isa::best()).unwrap().chunks > 1);
     assert_eq!(op.stateful(Isa::best()).unwrap().chunks, 1);
     let mut outputs = [vec![0; 8], vec![]];
     run(&RandomOp { elements: 0, ..op }.stateful(Isa::best()).unwrap(), &[], &mut outputs).unwrap();

@@ -314,8 +314,21 @@ impl Lowering<'_> {
                 let (inputs, outputs) = (self.metas(&node.inputs)?, self.output_metas(id)?);
                 let values = self.values(node);
                 let call = prepare(&KernelCx { node, inputs: &inputs, outputs: &outputs, values: &values })?;
+                let bytes = call.state.len() as u64;
                 let state = self.state(id, node, call.state)?;
-                let mut views = vec![self.current(state)?];
+                let now = self.current(state)?;
+                if let Some(before) = call.before {
+                    let next = self.write(state, id)?;
+                    let value = self.lir.value(self.device(id), Home::Arena, bytes, id);
+                    let was = View { value, ..now.clone() };
+                    let args = Arg::all(0, 2);
+                    self.work(id, WorkKind::Request { request: Arc::new(before), args }, vec![now], vec![next, value], true);
+                    let views = self.read_inputs(id, node, &call.inputs)?.into_iter().chain([was]).collect();
+                    let results = self.results(id, &outputs)?;
+                    self.request(id, call.request, views, results, false);
+                    return Ok(());
+                }
+                let mut views = vec![now];
                 views.extend(self.read_inputs(id, node, &call.inputs)?);
                 let mut results = vec![self.write(state, id)?];
                 results.extend(self.results(id, &outputs)?);

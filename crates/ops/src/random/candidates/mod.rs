@@ -101,5 +101,5 @@ fn prepare(cx: &KernelCx<'_>) -> Result<StatefulCall> {
     let state = state.ok_or_else(|| Error::unimplemented(format!("{} classes that are counted", sampler.range())))?;
     let truths = cx.inputs[0].shape.elements()?;
     let request = Candidates { sampler, unique, sampled, truths, seed, seed2 };
-    Ok(StatefulCall { request: KernelRequest::Random(Random::Candidates(request)), inputs: vec![0], state: vec![0; state] })
+    Ok(StatefulCall { before: None, request: KernelRequest::Random(Random::Candidates(request)), inputs: vec![0], state: vec![0; state] })
 }

@@ -54,7 +54,7 @@ fn request(cx: &KernelCx<'_>, source: SeedSource) -> KernelRequest {
 
 fn stateful(cx: &KernelCx<'_>) -> Result<StatefulCall> {
     let (seed, seed2) = seeds(cx)?;
-    Ok(StatefulCall { request: request(cx, SeedSource::State { seed, seed2 }), inputs: vec![0], state: vec![0; 8] })
+    Ok(StatefulCall { before: None, request: request(cx, SeedSource::State { seed, seed2 }), inputs: vec![0], state: vec![0; 8] })
 }
 
 fn stateless(cx: &KernelCx<'_>) -> Result<Call> {

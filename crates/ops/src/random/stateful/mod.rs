@@ -3,7 +3,7 @@
 use plimsoll_base::{Error, Result};
 use plimsoll_graph::AttrsExt;
 use plimsoll_request::KernelRequest;
-use plimsoll_request::random::{Distribution, Random};
+use plimsoll_request::random::{BLOCKS_PER_ELEMENT, Distribution, Random};
 
 use crate::array::fill::stated_shape;
 use crate::registry::Gradient;
@@ -41,12 +41,18 @@ fn infer(cx: &mut InferCx<'_>) -> Result<()> {
 fn prepare(cx: &KernelCx<'_>, distribution: Distribution) -> Result<StatefulCall> {
     let (seed, seed2) = seeds(cx)?;
     let (data_type, elements) = (cx.outputs[0].data_type, cx.outputs[0].shape.elements()?);
-    let request = KernelRequest::Random(Random::Stateful { distribution, data_type, elements, seed, seed2 });
     let inputs = if distribution == Distribution::UniformInt { vec![1, 2] } else { Vec::new() };
     for (&input, name) in inputs.iter().zip(["minval", "maxval"]) {
         cx.require_one(input, name)?;
     }
-    Ok(StatefulCall { request, inputs, state: vec![0; 8] })
+    // Bounds may be wrong, and then no numbers are set aside. Other numbers can be drawn again.
+    let (before, request) = if distribution == Distribution::UniformInt {
+        (None, Random::Stateful { distribution, data_type, elements, seed, seed2 })
+    } else {
+        let reserve = Random::Reserve { blocks: elements.wrapping_mul(BLOCKS_PER_ELEMENT) };
+        (Some(reserve), Random::Reserved { distribution, data_type, elements, seed, seed2 })
+    };
+    Ok(StatefulCall { before: before.map(KernelRequest::Random), request: KernelRequest::Random(request), inputs, state: vec![0; 8] })
 }
 
 /// The attributes `seed` and `seed2`; seeds that follow from the node's name where both are 0.

@@ -119,10 +119,17 @@ impl<'a> Interpreter<'a> {
         let call = prepare(&prepared.cx(self.builder, node))?;
         assert!(call.state.iter().all(|byte| *byte == 0), "the kernel's first output begins as zeros");
         let state = Meta { data_type: plimsoll_base::DataType::Uint8, shape: [call.state.len() as u64].into() };
-        let outputs = [&[state], &prepared.outputs[..]].concat();
-        let mut results = prepared.call(self, node, Call::new(call.request, call.inputs), &outputs)?;
-        results.remove(0);
-        Ok(results)
+        let Some(before) = call.before else {
+            let outputs = [&[state], &prepared.outputs[..]].concat();
+            let mut results = prepared.call(self, node, Call::new(call.request, call.inputs), &outputs)?;
+            results.remove(0);
+            return Ok(results);
+        };
+        let was = prepared.answer(self, &before, &[], &[state.clone(), state])?.remove(1);
+        let inputs: Vec<Output> = call.inputs.iter().map(|input| self.builder.node(node).inputs[*input]).collect();
+        let mut tensors = inputs.into_iter().map(|input| self.value(input)).collect::<Result<Vec<_>>>()?;
+        tensors.push(was);
+        prepared.answer(self, &call.request, &tensors.iter().collect::<Vec<_>>(), &prepared.outputs)
     }
 
     /// The effect of an update on its variables: the operands' values after it, by their positions.
