@@ -80,7 +80,7 @@ pub struct DeviceOptions {
     #[arg(long, value_name = "SPEC")]
     pub sim_gpus: Option<String>,
     /// Plan for the machine that a file describes, which need not be here, in place of this one: `devices --describe FILE` writes it
-    /// there. For plan and place
+    /// there. For plan, place and train --largest-batch
     #[arg(long, value_name = "FILE")]
     pub devices: Option<PathBuf>,
     /// Whether what is computed from variables and constants alone is computed once; an option of some commands.
@@ -117,7 +117,7 @@ impl DeviceOptions {
         if let Some(path) = &self.devices {
             let message =
                 format!("--devices {}: the machine that it describes is not here, and this command does more than plan", path.display());
-            let remedy = "use plan or place, or leave the option out";
+            let remedy = "use plan, place or train --largest-batch, or leave the option out";
             return Err(Failure::usage(Error::invalid_argument(message).with_remedy(remedy)));
         }
         self.resolve_for_any_machine(case_config)

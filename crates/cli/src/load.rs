@@ -2,9 +2,11 @@
 
 use std::path::Path;
 
+use plimsoll::machine::MachineDescription;
 use plimsoll::model::{self, SavedGraph, Tags};
 use plimsoll::recorded::{Case, Replay};
 use plimsoll::{Code, Devices, Error, Footprint, Options, Placed, Session, Signature};
+use plimsoll_train::defaults;
 
 use crate::device_options::DeviceOptions;
 use crate::failure::{Failure, OrUsage, Result};
@@ -17,10 +19,51 @@ pub fn devices(options: &DeviceOptions) -> Result<Devices> {
 
 /// Opens the devices to plan for: those of the machine that `--devices` describes, else of this one.
 pub fn devices_to_plan_for(options: &DeviceOptions) -> Result<Devices> {
-    let resolved = options.resolve_for_any_machine(None)?;
-    match options.described()? {
-        Some(machine) => said(logged(Devices::described(&resolved, &machine).map_err(at_fault)?, options)),
-        None => open(&resolved, options),
+    let machine = Machine::to_plan_for(options)?;
+    machine.open(&machine.resolve(options)?, options)
+}
+
+/// The machine that something is planned for: this one, or one that a file describes.
+pub struct Machine(Option<MachineDescription>);
+
+impl Machine {
+    /// This one: what is planned is run.
+    pub const HERE: Machine = Machine(None);
+
+    /// The one that `--devices` describes, else this one: nothing is run.
+    pub fn to_plan_for(options: &DeviceOptions) -> Result<Machine> {
+        options.described().map(Machine)
+    }
+
+    /// Whether a file describes it.
+    pub fn is_described(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// What the command line asks for there. Wrong use of `--devices` where it is this machine.
+    pub fn resolve(&self, options: &DeviceOptions) -> Result<Options> {
+        if self.is_described() { options.resolve_for_any_machine(None) } else { options.resolve(None) }
+    }
+
+    /// The devices that options make of it: see [`open`].
+    pub fn open(&self, options: &Options, given: &DeviceOptions) -> Result<Devices> {
+        self.open_quietly(options, given).and_then(said)
+    }
+
+    /// As [`Machine::open`], and nothing is written.
+    pub fn open_quietly(&self, options: &Options, given: &DeviceOptions) -> Result<Devices> {
+        match &self.0 {
+            Some(machine) => Ok(logged(Devices::described(options, machine).map_err(at_fault)?, given)),
+            None => open_quietly(options, given),
+        }
+    }
+
+    /// How many logical GPUs options make of it.
+    pub fn gpus(&self, options: &Options) -> Result<u32> {
+        match &self.0 {
+            Some(machine) => defaults::gpus_of(options, machine).map_err(at_fault),
+            None => defaults::gpus(options).or_usage(),
+        }
     }
 }
 

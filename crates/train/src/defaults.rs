@@ -1,5 +1,6 @@
 //! The devices and lines of a training where nothing names them.
 
+use plimsoll::machine::MachineDescription;
 use plimsoll::{Bytes, DeviceKind, Devices, Environment, MemoryLimit, Options, Result};
 
 use crate::Config;
@@ -86,6 +87,17 @@ pub fn gpus(options: &Options) -> Result<u32> {
     let mut options = options.clone();
     options.memory_limits.retain(|limit| !matches!(limit.device, Some((DeviceKind::Cpu, _))));
     Ok(Devices::divide(&options)?.of(DeviceKind::Gpu).count() as u32)
+}
+
+/// As [`gpus`], of a described machine.
+///
+/// # Errors
+/// As [`Devices::described`].
+pub fn gpus_of(options: &Options, machine: &MachineDescription) -> Result<u32> {
+    let mut options = options.clone();
+    options.memory_limits.retain(|limit| !matches!(limit.device, Some((DeviceKind::Cpu, _))));
+    let devices = Devices::described(&options, machine)?;
+    Ok(devices.division().map_or(0, |division| division.of(DeviceKind::Gpu).count()) as u32)
 }
 
 /// The most towers that are looked at on CPUs: one on each logical device where their number is given.

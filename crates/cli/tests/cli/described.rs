@@ -76,14 +76,32 @@ fn a_described_machine_is_none_of_this_one() {
 fn nothing_runs_on_a_machine_that_is_not_here() {
     let folder = Folder::new("absent");
     let file = described(&folder, "here.json", "--sim-gpus 1x1GiB");
-    for command in ["eval two/big.pb --init init --fetch y", "verify scalars", "bench scalars", "train", "train --largest-batch", "devices"]
-    {
+    for command in ["eval two/big.pb --init init --fetch y", "verify scalars", "bench scalars", "train", "devices"] {
         let said = plimsoll(&format!("{command} --devices {file}"));
         assert!(said.code == 2 && said.err.contains("is not here, and this command does more than plan"), "{command}: {}", said.err);
         assert!(said.out.is_empty() && said.err.contains(&file), "{command}: {}", said.err);
     }
     let said = plimsoll(&format!("plan {RUN} --devices {file} --sim-gpus 2x1GiB"));
     assert!(said.code == 2 && said.err.contains("has the cards that its description says"), "{}", said.err);
+}
+
+#[test]
+fn the_largest_batch_of_a_training_is_that_of_the_described_machine() {
+    let folder = Folder::new("largest");
+    let cards = "--sim-gpus 2x1GiB";
+    let file = described(&folder, "two.json", cards);
+    for train in [
+        "train digits --towers 2 --memory-limit GPU:0=1MiB,GPU:1=1MiB",
+        "train digits --memory-limit CPU:0=1MiB",
+        "train digits --towers auto --memory-limit GPU:0=1MiB,GPU:1=1MiB",
+        "train towers2_adam_ref/graph.pb --target train --data x=towers2_adam_ref/step0_feed0.npy --data y=towers2_adam_ref/step0_feed1.npy",
+    ] {
+        let ask = |machine: &str| plimsoll(&format!("{train} --largest-batch {machine}"));
+        let (here, there) = (ask(cards), ask(&format!("--devices {file}")));
+        assert_eq!((here.code, &here.out, &here.err), (there.code, &there.out, &there.err), "{train}");
+    }
+    let said = plimsoll(&format!("train digits --memory-limit GPU:0=1MiB --largest-batch --devices {file}"));
+    assert!(said.code == 0 && said.out.trim().parse::<u64>().is_ok_and(|batch| batch > 1), "{}{}", said.out, said.err);
 }
 
 #[test]

@@ -20,6 +20,7 @@ use plimsoll_train::{Evaluation, Every, Saver, Step, Trainer};
 use crate::device_options::{DeviceOptions, duration};
 use crate::exit_code::ExitCode;
 use crate::failure::Result;
+use crate::load::Machine;
 use crate::peaks::DevicePeaks;
 use crate::progress::Progress;
 use crate::trace::{TraceArgs, TracedRun};
@@ -153,11 +154,11 @@ pub fn run(args: TrainArgs, options: &DeviceOptions, json: bool, supervisors: Su
     let (stop, planned) = match Model::named(&args.what).map(Network::new) {
         Some(network) => {
             network.check(&args)?;
-            (listen()?, network.plan(&args, options)?)
+            (listen()?, network.plan(&args, options, &Machine::HERE)?)
         }
         None => {
             let model = model::Model::new(&args)?;
-            (listen()?, model.plan(&args, options)?)
+            (listen()?, model.plan(&args, options, &Machine::HERE)?)
         }
     };
     has_begun.store(true, Ordering::SeqCst);
@@ -253,11 +254,12 @@ pub fn run(args: TrainArgs, options: &DeviceOptions, json: bool, supervisors: Su
 
 /// Prints the largest batch that fits.
 fn largest_batch(args: &TrainArgs, options: &DeviceOptions, json: bool) -> Result<ExitCode> {
+    let machine = Machine::to_plan_for(options)?;
     let plan = |batch_size: u64| {
         let args = TrainArgs { batch_size, ..args.clone() };
         let planned = match Model::named(&args.what).map(Network::new) {
-            Some(network) => network.check(&args).and_then(|()| network.plan(&args, options)),
-            None => model::Model::new(&args).and_then(|model| model.plan(&args, options)),
+            Some(network) => network.check(&args).and_then(|()| network.plan(&args, options, &machine)),
+            None => model::Model::new(&args).and_then(|model| model.plan(&args, options, &machine)),
         };
         planned.map(drop)
     };

@@ -14,6 +14,7 @@ use plimsoll_train::model::{Parts, Score, Scores, Together};
 use super::{Planned, TrainArgs};
 use crate::device_options::DeviceOptions;
 use crate::failure::{Failure, OrUsage, Result, wrong_use};
+use crate::load::Machine;
 use crate::names;
 
 /// The signatures that test by default.
@@ -201,8 +202,8 @@ impl Model {
     /// # Errors
     /// Wrong use for names that the graph does not have, and for examples that it cannot be fed; RESOURCE_EXHAUSTED where it does
     /// not fit.
-    pub fn plan(self, args: &TrainArgs, options: &DeviceOptions) -> Result<Planned> {
-        let devices = crate::load::open(&options.resolve(None)?, options)?;
+    pub fn plan(self, args: &TrainArgs, options: &DeviceOptions, machine: &Machine) -> Result<Planned> {
+        let devices = machine.open(&machine.resolve(options)?, options)?;
         let graph = devices.resolve(self.graph).map_err(|error| error.context(self.path.display()))?;
         let parts = parts(args, &self.wanted, &graph, devices.registry(), self.examples.components())?;
         let has_test = parts.evaluation.is_some();

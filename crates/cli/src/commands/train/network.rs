@@ -10,7 +10,8 @@ use plimsoll_train::{Config, Trainer};
 
 use super::{Planned, Towers, TrainArgs};
 use crate::device_options::DeviceOptions;
-use crate::failure::{Failure, OrUsage, Result, wrong_use};
+use crate::failure::{Failure, Result, wrong_use};
+use crate::load::Machine;
 use crate::output;
 
 /// A network with the lines that suit it.
@@ -56,23 +57,23 @@ impl Network {
     ///
     /// # Errors
     /// Wrong use for a batch that cannot be divided; the flaw of the data; RESOURCE_EXHAUSTED where it does not fit.
-    pub fn plan(&self, args: &TrainArgs, options: &DeviceOptions) -> Result<Planned> {
-        let resolved = options.resolve(None)?;
-        let gpus = defaults::gpus(&resolved).or_usage()?;
-        let is_named = options.names_devices() || defaults::names_cards(&plimsoll::machine::environment());
+    pub fn plan(&self, args: &TrainArgs, options: &DeviceOptions, machine: &Machine) -> Result<Planned> {
+        let resolved = machine.resolve(options)?;
+        let gpus = machine.gpus(&resolved)?;
+        let is_named = machine.is_described() || options.names_devices() || defaults::names_cards(&plimsoll::machine::environment());
         let is_open = args.towers.is_none() && gpus == 0 && !is_named;
         let simulated = if is_open { self.simulated_cards(args, &resolved, options) } else { None };
         let (devices, config, is_simulated) = match simulated {
             Some((devices, config)) => (devices, config, true),
             None => {
                 let towers = match args.towers {
-                    Some(Towers::Auto) => self.replicas(args, options, &resolved, gpus)?,
+                    Some(Towers::Auto) => self.replicas(args, (options, machine), &resolved, gpus)?,
                     Some(Towers::Count(towers)) => towers,
                     None if gpus == 0 => defaults::TOWERS,
                     None => gpus,
                 };
                 let config = config(args, towers);
-                (crate::load::open(&self.lines.options(resolved, &config, gpus), options)?, config, false)
+                (machine.open(&self.lines.options(resolved, &config, gpus), options)?, config, false)
             }
         };
         let trainer = self.trainer(args, &devices, &config)?;
@@ -88,14 +89,20 @@ impl Network {
     }
 
     /// How many towers make the predicted step the shortest; notes compare the numbers.
-    fn replicas(&self, args: &TrainArgs, options: &DeviceOptions, resolved: &Options, gpus: u32) -> Result<u32> {
+    fn replicas(
+        &self,
+        args: &TrainArgs,
+        (options, machine): (&DeviceOptions, &Machine),
+        resolved: &Options,
+        gpus: u32,
+    ) -> Result<u32> {
         if args.is_async {
             return wrong_use("--towers auto: only for towers that step together, not with --async".to_string());
         }
         let most = if gpus == 0 { defaults::cpu_towers(resolved) } else { gpus };
         let plan = |towers: u32| {
             let config = config(args, towers);
-            let devices = crate::load::open_quietly(&self.lines.options(resolved.clone(), &config, gpus), options)?;
+            let devices = machine.open_quietly(&self.lines.options(resolved.clone(), &config, gpus), options)?;
             let seconds = self.trainer(args, &devices, &config)?.predicted_seconds()?;
             seconds.ok_or_else(|| {
                 Failure::from(Error::unimplemented("--towers auto: nothing is known of the time of a step on these devices"))
