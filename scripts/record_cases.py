@@ -153,6 +153,44 @@ def towers():
     return True
 
 
+def dropouts():
+    """Five layers with a dropout behind each: random numbers that gradients need again."""
+    x, y = inputs()
+    hidden, width = x, 6
+    for layer in range(5):
+        start = tf1.truncated_normal_initializer(stddev=0.3, seed=layer)
+        weights = tf1.get_variable(f"w{layer}", [width, 32], initializer=start, use_resource=True)
+        hidden, width = tf1.nn.dropout(tf.nn.relu(tf.matmul(hidden, weights)), rate=0.2, seed=layer + 10), 32
+    loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=y, logits=hidden), name="loss")
+    tf1.train.GradientDescentOptimizer(0.1).minimize(loss, name="train")
+    tf1.variables_initializer(tf1.global_variables(), name="init")
+    return True
+
+
+def skips():
+    """Activations of images that are pooled, and joined with later ones: their gradients ask for no more than a sign."""
+    x, y = inputs()
+
+    def weights(name, *shape):
+        return tf1.get_variable(name, shape, initializer=tf1.random_normal_initializer(stddev=0.2, seed=len(name) + sum(shape)), use_resource=True)
+
+    def conv(images, name, channels):
+        return tf.nn.conv2d(images, weights(name, 3, 3, images.shape[-1], channels), 1, "SAME")
+
+    images = tf.reshape(tf.matmul(x, weights("wide", 6, 256)), [-1, 8, 8, 4])
+    first = tf.nn.relu(conv(images, "first", 16))
+    second = tf.nn.relu6(conv(tf.nn.avg_pool2d(first, 2, 2, "SAME"), "second", 16))
+    third = tf.nn.leaky_relu(conv(tf.nn.avg_pool2d(second, 2, 2, "SAME"), "third", 16))
+    for before, name in [(second, "up"), (first, "higher")]:
+        third = tf.nn.conv2d_transpose(third, weights(name, 2, 2, 16, 16), tf.shape(before), 2, "SAME")
+        third = tf.nn.relu(conv(tf.concat([before, third], 3), name + "_conv", 16))
+    logits = tf.matmul(tf.reduce_mean(third, [1, 2]), weights("last", 16, 3))
+    loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=y, logits=logits), name="loss")
+    tf1.train.GradientDescentOptimizer(0.1).minimize(loss, name="train")
+    tf1.variables_initializer(tf1.global_variables(), name="init")
+    return True
+
+
 def product(operands, result):
     """The product that books show: operands and result on devices, None for wherever."""
     def build():
@@ -193,6 +231,8 @@ def main():
            note="gradient descent on ref variables")
     record("mlp_adam_resource", mlp(lambda: tf1.train.AdamOptimizer(0.05), True), batches(3, 12), ["loss:0"], ["train"], note="Adam on resource variables")
     record("towers", towers, batches(3, 12), ["loss:0"], ["train"], note="two towers on two logical devices", devices=2)
+    record("dropouts", dropouts, batches(3, 192), ["loss:0"], ["train"], note="random numbers that gradients need again")
+    record("skips", skips, batches(3, 48), ["loss:0"], ["train"], note="activations that gradients ask for a sign")
     for name, build, note in [
         ("product", product(None, None), "a product, wherever"), ("product_of_cpu", product("/cpu:0", None), "operands on /cpu:0"),
         ("product_on_gpu2", product("/gpu:2", "/gpu:2"), "all on /gpu:2"),

@@ -57,6 +57,7 @@ fn model(model: &Model, names: &mut Names, operations: &mut Words) -> Json {
         "fitting": model.fitting.as_ref().map(|fitting| json!({
             "recomputed": fitting.recomputed.iter().map(|name| shown(name)).collect::<Vec<_>>(),
             "offloaded": fitting.offloaded.0,
+            "masked": fitting.masked,
             "saved": fitting.saved.0,
         })),
         "curves": model.curves.iter().map(curve).collect::<Vec<_>>(),
@@ -179,6 +180,7 @@ fn curve(curve: &Curve) -> Json {
         "seconds": column(&curve.points, |point| point.seconds),
         "recomputed": column(&curve.points, |point| point.recomputed),
         "offloaded": column(&curve.points, |point| point.offloaded.0),
+        "masked": column(&curve.points, |point| point.masked),
         "profile": column(&curve.points, profile),
     })
 }

@@ -1447,7 +1447,7 @@ function shared(state) {
 function fitCard(model, states) {
   const cards = [];
   if (model.fitting) {
-    const { recomputed, offloaded, saved } = model.fitting;
+    const { recomputed, offloaded, masked, saved } = model.fitting;
     const counts = new Map();
     recomputed.forEach((name) => counts.set(name, (counts.get(name) || 0) + 1));
     const list = make(
@@ -1465,6 +1465,7 @@ function fitCard(model, states) {
           text:
             (recomputed.length || offloaded > 0 ? `${many(recomputed.length, "op runs", "ops run")} again` : "Ops have another order") +
             (offloaded > 0 ? ` and ${size(offloaded)} wait in slower memory` : "") +
+            (masked > 0 ? ` and ${many(masked, "value is", "values are")} kept as masks` : "") +
             `, which saves ${size(saved)}.`,
         }),
         recomputed.length ? list : null
@@ -1561,6 +1562,7 @@ function curveCard(model, curve, state) {
       make("br"),
       curve.recomputed[index] ? `${many(curve.recomputed[index], "op runs", "ops run")} again` : "nothing runs again",
       curve.offloaded[index] ? `, ${size(curve.offloaded[index])} wait in slower memory` : "",
+      curve.masked[index] ? `, ${many(curve.masked[index], "value is", "values are")} kept as masks` : "",
       ...(state && index < count - 1 ? [make("br"), "The outline in the picture is what is live then, over a step of its own."] : [])
     );
     if (state) {

@@ -240,6 +240,8 @@ pub struct Fitting {
     pub recomputed: Vec<String>,
     /// Bytes that wait in slower memory meanwhile.
     pub offloaded: Bytes,
+    /// Of how many values a mask is kept in their place.
+    pub masked: usize,
     /// The bytes of arenas that this saves.
     pub saved: Bytes,
 }
@@ -266,6 +268,8 @@ pub struct Point {
     pub recomputed: usize,
     /// Bytes that wait in slower memory.
     pub offloaded: Bytes,
+    /// Of how many values a mask is kept in their place.
+    pub masked: usize,
     /// For each command of the device, in order: when it ends, in predicted seconds, and the bytes that are live during it.
     pub profile: Vec<(f64, Bytes)>,
 }

@@ -217,7 +217,10 @@ fn fit_computes_again() {
             let fitted = ordered.and_then(|()| fit::fit(request, lir));
             match fitted.and_then(|(lir, fitting)| verify(request, &lir, Pass::Fit).map(|()| (lir, fitting))) {
                 Ok((lir, None)) => text(request, &lir),
-                Ok((lir, Some(fitting))) => format!("{}again: {}\n", text(request, &lir), fitting.recomputed.len()),
+                Ok((lir, Some(fitting))) => {
+                    let masks = fitting.masked.iter().map(|(_, bytes)| format!("mask of {bytes}\n")).collect::<String>();
+                    format!("{}again: {}\n{masks}", text(request, &lir), fitting.recomputed.len())
+                }
                 Err(error) => format!("error: {error}"),
             }
         })

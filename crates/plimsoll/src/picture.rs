@@ -30,6 +30,7 @@ impl Plan {
         let fitting = self.fitting().map(|fitting| Fitting {
             recomputed: self.recomputed().map(str::to_string).collect(),
             offloaded: self.offloaded(),
+            masked: fitting.masked.len(),
             saved: fitting.unfitted.iter().zip(self.devices()).map(|(before, device)| *before - device.arena).sum(),
         });
         Model {
@@ -85,6 +86,7 @@ impl Plan {
             seconds: point.seconds,
             recomputed: point.recomputed,
             offloaded: point.offloaded,
+            masked: point.masked,
             profile: point.profile.clone(),
         };
         Some(Curve { need, points: points.iter().map(point).collect() })

@@ -170,6 +170,12 @@ impl Plan {
         self.fitting().map_or(Bytes::ZERO, |fitting| fitting.offloaded.iter().map(|(_, bytes)| *bytes).sum())
     }
 
+    /// For each value of which a mask is kept in its place so that it fits: its node, and the bytes of the mask.
+    pub fn masked(&self) -> impl Iterator<Item = (&str, Bytes)> {
+        let masked = self.fitting().map_or(&[][..], |fitting| &fitting.masked);
+        masked.iter().filter_map(|(node, bytes)| self.nodes.get(node).map(|(name, ..)| (name.as_str(), *bytes)))
+    }
+
     /// How it was made to fit, where it was.
     pub fn fitting(&self) -> Option<&Fitting> {
         self.inner.fitting.as_ref()
@@ -308,11 +314,16 @@ impl fmt::Display for Plan {
                 1 => "1 op runs again".to_string(),
                 ops => format!("{ops} ops run again"),
             };
-            let how = match self.offloaded() {
+            let mut how = match self.offloaded() {
                 Bytes::ZERO if fitting.recomputed.is_empty() => "ops have another order".to_string(),
                 Bytes::ZERO => ops,
                 bytes => format!("{ops} and {bytes} wait in slower memory"),
             };
+            match fitting.masked.len() {
+                0 => {}
+                1 => how += " and a mask is kept of 1 value",
+                values => how += &format!(" and masks are kept of {values} values"),
+            }
             writeln!(f, "made to fit: {how}, which saves {saved}")?;
         }
         match self.predicted_seconds() {

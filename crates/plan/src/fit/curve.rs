@@ -27,6 +27,8 @@ pub struct CurvePoint {
     pub recomputed: usize,
     /// Bytes of values that wait in a slower memory meanwhile.
     pub offloaded: Bytes,
+    /// Of how many values a mask is kept in their place.
+    pub masked: usize,
     /// For each command of the device, in order: when it ends, in predicted seconds, and the bytes of the device that are live during
     /// it.
     pub profile: Vec<(f64, Bytes)>,
@@ -66,7 +68,8 @@ pub fn curve(request: &Request<'_>, device: DeviceId) -> Result<Vec<CurvePoint>>
         let peak = outside + descent.bytes(state)?.unwrap_or(highest);
         let (seconds, profile) = profile(&applied.lir, request, device, outside);
         let offloaded = applied.offloaded.iter().map(|(_, bytes)| *bytes).sum();
-        points.push(CurvePoint { limit: outside + room, peak, seconds, recomputed: applied.recomputed.len(), offloaded, profile });
+        let (recomputed, masked) = (applied.recomputed.len(), applied.masked.len());
+        points.push(CurvePoint { limit: outside + room, peak, seconds, recomputed, offloaded, masked, profile });
     }
     Ok(points)
 }

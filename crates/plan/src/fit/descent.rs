@@ -2,11 +2,13 @@
 
 use plimsoll_base::{Bytes, Result};
 use plimsoll_fit::{Problem, State};
+use plimsoll_graph::NodeId;
 use plimsoll_graph::id::Id;
 
 use super::apply::{self, Applied};
 use super::away::Away;
 use super::bodies::Bodies;
+use super::masks::{WithMasks, with_masks};
 use super::{arenas, problem};
 use crate::Request;
 use crate::evaluate::{CLEARLY, evaluate};
@@ -29,22 +31,35 @@ const MOVES: u64 = 200;
 const MOST_MOVES: u64 = 150_000;
 
 /// The schedules of one device, from the one as it is on, none faster than the one before. The others have another order of works, where one
-/// with a lower peak was found that takes no less time.
+/// with a lower peak was found that takes no less time; and masks, where there are values that can be kept so.
 pub(super) struct Descent<'a> {
     request: &'a Request<'a>,
-    as_it_is: Lir,
-    /// The works of all schedules but the first.
-    ordered: Option<Lir>,
+    /// What schedules are made of. The first is the schedule as it is.
+    bases: Vec<Base>,
     bodies: Bodies,
     away: Away,
     /// What the arenas of the other devices may take.
     most: Vec<Option<Bytes>>,
-    /// None is faster than the one before: so a lower line never gives a faster plan.
-    states: Vec<State>,
-    /// So much less than its peak may a schedule take: see [`problem::uncounted`].
-    uncounted: u64,
+    /// Each with the number of its base. None is faster than the one before: so a lower line never gives a faster plan.
+    states: Vec<(usize, State)>,
     /// For each state what its arena takes, once that is known: nothing where another device takes more than it may.
     known: Vec<Option<Option<Bytes>>>,
+}
+
+/// Works in an order.
+struct Base {
+    lir: Lir,
+    /// The values of which masks are kept in their place, each with the bytes of the mask.
+    masks: Vec<(NodeId, Bytes)>,
+    /// So much less than its peak may a schedule take: see [`problem::uncounted`].
+    uncounted: u64,
+}
+
+impl Base {
+    fn new(request: &Request<'_>, device: DeviceId, lir: Lir, masks: Vec<(NodeId, Bytes)>) -> Base {
+        let uncounted = problem::uncounted(request, &lir, device);
+        Base { lir, masks, uncounted }
+    }
 }
 
 impl<'a> Descent<'a> {
@@ -56,30 +71,39 @@ impl<'a> Descent<'a> {
         let slow = away.slow.map(|slow| slow.for_search(request, device, room(slow.device))).filter(|slow| slow.bytes > 0);
         let bodies = Bodies::new(request, &lir, device, taken[device.index()])?;
         let ordered = ordered(request, &lir, device);
+        let masked = with_masks(request, ordered.as_ref().unwrap_or(&lir), device, taken[device.index()])?;
         let is_file = away.slow.is_some_and(|slow| !request.devices[slow.device.index()].kind.computes());
-        let mut problem = problem::problem(request, ordered.as_ref().unwrap_or(&lir), device, slow.clone(), &bodies);
-        let effort = effort(problem.works.len());
-        let descend = |problem: &Problem| match &request.lines.descents {
-            Some(descents) => descents.descend(problem, effort),
-            None => plimsoll_fit::descend(problem, effort),
-        };
-        let mut states = descend(&problem);
-        if is_file && problem.slow.take().is_some() {
-            // A file is slow, and buffers of moves are live a little longer than the search knows: also those that move nothing.
-            states.extend(descend(&problem));
-            states.sort_by(|one, other| one.seconds.total_cmp(&other.seconds).then(other.peak.cmp(&one.peak)));
+        let mut bases = vec![Base::new(request, device, lir, Vec::new())];
+        bases.extend(ordered.map(|lir| Base::new(request, device, lir, Vec::new())));
+        let searched = bases.len() - 1;
+        bases.extend(masked.map(|WithMasks { lir, masks }| Base::new(request, device, lir, masks)));
+        let mut states: Vec<(usize, State)> = Vec::new();
+        for (base, Base { lir, .. }) in bases.iter().enumerate().skip(searched) {
+            let mut problem = problem::problem(request, lir, device, slow.clone(), &bodies);
+            let effort = effort(problem.works.len());
+            let descend = |problem: &Problem| match &request.lines.descents {
+                Some(descents) => descents.descend(problem, effort),
+                None => plimsoll_fit::descend(problem, effort),
+            };
+            states.extend(descend(&problem).into_iter().map(|state| (base, state)));
+            if is_file && problem.slow.take().is_some() {
+                // A file is slow, and buffers of moves are live a little longer than the search knows: also those that move nothing.
+                states.extend(descend(&problem).into_iter().map(|state| (base, state)));
+            }
+        }
+        if bases.len() > 1 || is_file {
+            states.sort_by(|(_, one), (_, other)| one.seconds.total_cmp(&other.seconds).then(other.peak.cmp(&one.peak)));
             states.dedup();
         }
-        if ordered.is_some() {
+        if bases.len() > 1 {
             // Without any effort: the schedule as it is.
-            let given = problem::problem(request, &lir, device, slow, &bodies);
+            let given = problem::problem(request, &bases[0].lir, device, slow, &bodies);
             let first = plimsoll_fit::descend(&given, 0).into_iter().next();
-            states.retain(|state| first.as_ref().is_none_or(|first| state.peak < first.peak && state.seconds >= first.seconds));
-            states.splice(0..0, first);
+            states.retain(|(_, state)| first.as_ref().is_none_or(|first| state.peak < first.peak && state.seconds >= first.seconds));
+            states.splice(0..0, first.map(|first| (0, first)));
         }
-        let uncounted = problem::uncounted(request, &lir, device);
         let known = vec![None; states.len()];
-        Ok(Descent { request, as_it_is: lir, ordered, bodies, away, most, states, uncounted, known })
+        Ok(Descent { request, bases, bodies, away, most, states, known })
     }
 
     /// The first schedule whose packed arena is within `room`; where none is, the one with the smallest.
@@ -108,7 +132,8 @@ impl<'a> Descent<'a> {
 
     /// No packing of a schedule takes less: it is live at once.
     fn least(&self, state: usize) -> u64 {
-        self.states[state].peak.saturating_sub(self.uncounted)
+        let (base, state) = &self.states[state];
+        state.peak.saturating_sub(self.bases[*base].uncounted)
     }
 
     /// What the packed arena of a schedule takes; none where another device takes more than it may.
@@ -134,11 +159,12 @@ impl<'a> Descent<'a> {
     /// # Errors
     /// INTERNAL where it does not hold.
     pub fn schedule(&self, state: usize) -> Result<Applied> {
-        let lir = self.ordered.as_ref().filter(|_| state > 0).unwrap_or(&self.as_it_is);
-        match self.states.get(state) {
-            Some(state) => apply::apply(self.request, lir, &state.steps, self.away, &self.bodies),
-            None => Ok(Applied { lir: lir.clone(), recomputed: Vec::new(), offloaded: Vec::new() }),
-        }
+        let Some((base, state)) = self.states.get(state) else {
+            return Ok(Applied { lir: self.bases[0].lir.clone(), recomputed: Vec::new(), offloaded: Vec::new(), masked: Vec::new() });
+        };
+        let Base { lir, masks, .. } = &self.bases[*base];
+        let applied = apply::apply(self.request, lir, &state.steps, self.away, &self.bodies)?;
+        Ok(Applied { masked: masks.clone(), ..applied })
     }
 }
 

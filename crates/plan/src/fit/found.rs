@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use plimsoll_fit::{Problem, State};
 
 /// So many problems are kept, the latest ones.
-const MOST: usize = 4;
+const MOST: usize = 8;
 
 /// Descents of the search by their problems. They do not depend on lines: the plan for a limit and the search for the least limit ask for
 /// the same. To keep them changes the time that planning takes, and no plan.
@@ -66,7 +66,7 @@ mod tests {
         }
         assert_eq!(descents.lock().len(), 1);
         // Another effort is another question, and only the latest are kept.
-        for effort in 0..10 {
+        for effort in 0..2 * MOST as u64 {
             assert_eq!(descents.descend(&problem, effort), plimsoll_fit::descend(&problem, effort));
         }
         assert_eq!(descents.lock().len(), MOST);

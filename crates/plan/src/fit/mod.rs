@@ -7,11 +7,15 @@
 //! under the line once it is packed is taken. So a lower line never gives a higher peak nor a faster plan. Where none is under the
 //! line, the lowest is taken, and its peak is the least limit.
 //!
+//! A second list has masks in the place of values that are read late for one thing only. The two are one descent: of schedules that fit, the
+//! fastest is taken.
+//!
 //! A loop is one work with several ways to run, one for each schedule of its body: the body has a descent of its own. A loop that writes
 //! nothing but values of the arena may also run again.
 //!
 //! [`away`]: where values wait. [`problem`]: the schedule as numbers. [`bodies`]: the schedules of loops' bodies. [`descent`]: the
-//! schedules of a device. [`found`]: what the search has found before. [`apply`]: the numbers as works. [`curve`]: what each line costs.
+//! schedules of a device. [`masks`]: what is kept in the place of values.
+//! [`found`]: what the search has found before. [`apply`]: the numbers as works. [`curve`]: what each line costs.
 
 mod apply;
 mod away;
@@ -19,6 +23,7 @@ mod bodies;
 mod curve;
 mod descent;
 mod found;
+mod masks;
 mod problem;
 
 use std::collections::{BTreeMap, HashSet};
@@ -40,7 +45,7 @@ use crate::pack::settle_constants;
 use crate::plan::DeviceId;
 use crate::report::outside_arena;
 
-/// How a plan was made to fit. Where both lists are empty, by another order of works alone.
+/// How a plan was made to fit. Where all lists are empty, by another order of works alone.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Fitting {
     /// For each command that runs again: the node that it is named after. A node may be there several times.
@@ -48,6 +53,9 @@ pub struct Fitting {
     /// For each value that waits in a slower memory meanwhile: its node and its bytes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub offloaded: Vec<(NodeId, Bytes)>,
+    /// For each value of which a mask is kept in its place: its node and the bytes of the mask.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub masked: Vec<(NodeId, Bytes)>,
     /// For each device, the bytes of the arena of the plan as it was.
     pub unfitted: Vec<Bytes>,
 }
@@ -111,6 +119,7 @@ pub(crate) fn fit(request: &Request<'_>, lir: Lir) -> Result<(Lir, Option<Fittin
         let fitting = fitting.get_or_insert_with(|| Fitting { unfitted: before.clone(), ..Fitting::default() });
         fitting.recomputed.extend(applied.recomputed);
         fitting.offloaded.extend(applied.offloaded);
+        fitting.masked.extend(applied.masked);
     }
     Ok((lir, fitting))
 }

@@ -33,7 +33,7 @@ impl Step {
 }
 
 pub fn steps() -> impl Strategy<Value = Vec<Step>> {
-    let step = (0u8..15, any::<u16>(), any::<u16>(), 0u8..4, any::<bool>()).prop_map(|(what, a, b, device, waits)| Step {
+    let step = (0u8..17, any::<u16>(), any::<u16>(), 0u8..4, any::<bool>()).prop_map(|(what, a, b, device, waits)| Step {
         what,
         a,
         b,
@@ -146,6 +146,14 @@ fn one(b: &mut GraphBuilder, step: &Step, variables: &[Variable], values: &mut V
             values.extend(batch_norm(b, variables, p, q, step.device.is_multiple_of(2)));
             return;
         }
+        14 => {
+            values.push(dropout(b, p, step.a));
+            return;
+        }
+        15 => {
+            values.extend(network(b, step, p, q));
+            return;
+        }
         _ => {
             let product = b.op("MatMul").inputs([p, q]).attr("transpose_a", AttrValue::Bool(true)).build().unwrap();
             let small = tame(b, product);
@@ -193,6 +201,49 @@ fn image(b: &mut GraphBuilder, variables: &[Variable], p: Output, q: Output, man
     made.push(product);
     // The squashed value is the input of later nodes; the rest is there to be fetched, and so to be fused in other ways.
     made.into_iter().map(|value| tame(b, value)).collect()
+}
+
+/// `p` with numbers left out by chance, as TensorFlow 1 builds it: the generator has a state.
+fn dropout(b: &mut GraphBuilder, p: Output, seed: u16) -> Output {
+    let shape = b.constant(HostTensor::from_slice([2], &[ROWS as i32, COLUMNS as i32]).unwrap()).build().unwrap();
+    let float = AttrValue::data_type(DataType::Float);
+    let chance = b.op("RandomUniform").input(shape).attr("dtype", float).attr("seed", AttrValue::Int(seed.into()));
+    let chance = chance.attr("seed2", AttrValue::Int(7)).build().unwrap();
+    let half = b.scalar(0.5f32).unwrap();
+    let sum = b.add(chance, half).build().unwrap();
+    let kept = b.op("Floor").input(sum).build().unwrap();
+    b.mul(p, kept).build().unwrap()
+}
+
+/// Layers whose gradients ask for the sign of a value, or little more, long after all else has read it: of activations that are pooled or
+/// joined, with dropout between.
+fn network(b: &mut GraphBuilder, step: &Step, p: Output, q: Output) -> Vec<Output> {
+    let (forward, backward) = match step.device {
+        0 => ("Relu6", "Relu6Grad"),
+        1 => ("LeakyRelu", "LeakyReluGrad"),
+        2 => ("Elu", "EluGrad"),
+        _ => ("Relu", "ReluGrad"),
+    };
+    let first = b.op(forward).input(p).build().unwrap();
+    let second = b.op(forward).input(q).build().unwrap();
+    let dims = [1, ROWS as i64, COLUMNS as i64, 1];
+    let pool = |b: &mut GraphBuilder, value: Output| {
+        let image = b.reshape(value, &dims).build().unwrap();
+        let size = AttrValue::ints([1, 2, 2, 1]);
+        let node = b.op("AvgPool").input(image).attr("ksize", size).attr("strides", AttrValue::ints([1, 1, 1, 1]));
+        let pooled = node.attr("padding", AttrValue::text("SAME")).build().unwrap();
+        let flat = b.reshape(pooled, &[ROWS as i64, COLUMNS as i64]).build().unwrap();
+        tame(b, flat)
+    };
+    let (pooled, left) = (pool(b, first), dropout(b, second, step.b));
+    let sum = b.add(pooled, left).build().unwrap();
+    let middle = tame(b, sum);
+    let again = pool(b, middle);
+    // Of the activations' results; of LeakyRelu, as TensorFlow has it, of what it reads.
+    let by_first = b.op(backward).inputs([again, if forward == "LeakyRelu" { p } else { first }]).build().unwrap();
+    let by_second = b.op(backward).inputs([again, if forward == "LeakyRelu" { q } else { second }]).build().unwrap();
+    let sum = b.add(by_first, by_second).build().unwrap();
+    vec![middle, tame(b, sum)]
 }
 
 /// `p` normalized, by its own statistics or by given ones, and the gradients where `q` is that of the result.

@@ -142,6 +142,7 @@ fn curves(planned: &[Planned]) -> Vec<CurveEntry> {
                 predicted_step_seconds: point.seconds,
                 recomputed: point.recomputed,
                 offloaded_bytes: point.offloaded.0,
+                masked: point.masked,
                 model: several.then(|| planned.label.clone()),
             }));
         }
@@ -217,6 +218,9 @@ struct Document {
     recomputed: Vec<RecomputedEntry>,
     /// Bytes that wait in another device's memory meanwhile.
     offloaded_bytes: u64,
+    /// For each value of which a mask is kept in its place, its node.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    masked: Vec<MaskedEntry>,
     /// With `--curve`, what less memory costs.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     curve: Vec<CurveEntry>,
@@ -318,6 +322,16 @@ struct RecomputedEntry {
     model: Option<String>,
 }
 
+/// A value of which a mask is kept in its place.
+#[derive(Serialize)]
+struct MaskedEntry {
+    node: String,
+    mask_bytes: u64,
+    /// Where several models are planned.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    model: Option<String>,
+}
+
 /// A limit for a device, and the plan that fits it.
 #[derive(Clone, Serialize)]
 struct CurveEntry {
@@ -329,6 +343,8 @@ struct CurveEntry {
     recomputed: usize,
     /// Bytes that wait in slower memory meanwhile.
     offloaded_bytes: u64,
+    /// Of how many values a mask is kept in their place.
+    masked: usize,
     /// Where several models are planned.
     #[serde(skip_serializing_if = "Option::is_none")]
     model: Option<String>,
@@ -416,6 +432,13 @@ impl Document {
         let recomputed = names.iter().zip(plans).flat_map(|(model, plan)| {
             plan.recomputed().map(move |node| RecomputedEntry { node: node.to_string(), model: several.then(|| model.clone()) })
         });
+        let masked = names.iter().zip(plans).flat_map(|(model, plan)| {
+            plan.masked().map(move |(node, bytes)| MaskedEntry {
+                node: node.to_string(),
+                mask_bytes: bytes.0,
+                model: several.then(|| model.clone()),
+            })
+        });
         let softened = names.iter().zip(plans).flat_map(|(model, plan)| {
             plan.softened().map(move |(node, device)| SoftenedEntry {
                 node: node.to_string(),
@@ -435,6 +458,7 @@ impl Document {
             nodes: nodes.collect(),
             recomputed: recomputed.collect(),
             offloaded_bytes: plans.iter().map(|plan| plan.offloaded().0).sum(),
+            masked: masked.collect(),
             curve: fitted.curves.clone(),
             transfers: transfers.collect(),
             softened: softened.collect(),
@@ -536,6 +560,9 @@ fn curve_text(curve: &[CurveEntry]) -> String {
         text += &format!("\n  limit {limit:>10}: a step takes {milliseconds:>9.3} ms, {} {again} again", entry.recomputed);
         if entry.offloaded_bytes > 0 {
             text += &format!(", {} in slower memory meanwhile", Bytes(entry.offloaded_bytes));
+        }
+        if entry.masked > 0 {
+            text += &format!(", masks of {} {}", entry.masked, if entry.masked == 1 { "value" } else { "values" });
         }
     }
     text
