@@ -106,7 +106,7 @@ impl Case {
 
     /// The most that every device is promised to hold.
     fn promised(&self, devices: u32, limits: &[Bytes]) -> Result<Footprint> {
-        let (devices, session) = self.open(devices, 1, limits)?;
+        let (devices, session) = self.open(devices, 2, limits)?;
         let mut footprint = Footprint::new(devices.specs());
         self.each(|feeds, fetches, targets, _| {
             footprint.add(&session.plan(feeds, fetches, targets)?);

@@ -1,10 +1,10 @@
 //! Random numbers: a thread for each block of the generator, which is the processor's. Integers and uniform numbers have its bits.
 
 use plimsoll_base::{DataType, Error, Result};
-use plimsoll_request::random::{BLOCKS_PER_ELEMENT, Distribution, Random};
+use plimsoll_request::random::{Distribution, Random};
 
 use super::write::{Index, Writer, narrow, stored};
-use super::{Emitted, Kernel, KernelArg, blocks};
+use super::{Emitted, KernelArg, blocks};
 
 /// The generator, and numbers of its blocks of four words.
 const GENERATOR: &str = r"DEVICE void @_block(u64 low, u64 high, u64 key, u32* x) {
@@ -29,19 +29,16 @@ DEVICE void @_pair(u32 first, u32 second, f32* z) {
 }
 ";
 
-/// Random numbers. A state is advanced by a kernel behind the one that draws.
+/// Random numbers.
 ///
 /// # Errors
 /// UNIMPLEMENTED for distributions and types without a kernel.
 pub(super) fn emit(random: &Random) -> Result<Emitted> {
     let fill = match *random {
-        Random::Stateful { distribution, data_type, elements, seed, seed2 } => {
-            let mut emitted = Fill { distribution, data_type, elements, seeds: Some((seed, seed2)) }.emit()?;
-            let bounds = (distribution == Distribution::UniformInt).then_some(data_type);
-            emitted.kernels.push(advance(bounds, elements.wrapping_mul(BLOCKS_PER_ELEMENT))?);
-            return Ok(emitted);
+        // A state is memory of the process. The numbers that it was advanced for are drawn here.
+        Random::Stateful { .. } | Random::Reserve { .. } => {
+            return Err(Error::unimplemented("a kernel for a card: the state of a generator"));
         }
-        Random::Reserve { blocks } => return Ok(Emitted { kernels: vec![reserve(blocks)?], ..Emitted::default() }),
         Random::Reserved { distribution, data_type, elements, seed, seed2 } => {
             Fill { distribution, data_type, elements, seeds: Some((seed, seed2)) }
         }
@@ -51,38 +48,6 @@ pub(super) fn emit(random: &Random) -> Result<Emitted> {
         }
     };
     fill.emit()
-}
-
-/// Advances a state, the argument behind the bounds, if there are any; not where they are wrong.
-fn advance(bounds: Option<DataType>, by: u64) -> Result<Kernel> {
-    let mut writer = Writer::new(Index::U32);
-    let state = if bounds.is_some() { 2 } else { 0 };
-    if let Some(data_type) = bounds {
-        writer.input("least", stored(data_type)?, KernelArg::Argument(0));
-        writer.input("most", stored(data_type)?, KernelArg::Argument(1));
-    }
-    writer.output("state", "u64", KernelArg::Argument(state));
-    writer.long("u64", "by", by);
-    if bounds.is_some() {
-        writer.line("if (*least >= *most) return;");
-    }
-    writer.each("i", "1");
-    writer.line("*state += by;");
-    writer.line("}");
-    writer.finish("advance", 1)
-}
-
-/// Advances a state, and says what it was.
-fn reserve(by: u64) -> Result<Kernel> {
-    let mut writer = Writer::new(Index::U32);
-    writer.output("state", "u64", KernelArg::Argument(0));
-    writer.output("before", "u64", KernelArg::Argument(1));
-    writer.long("u64", "by", by);
-    writer.each("i", "1");
-    writer.line("*before = *state;");
-    writer.line("*state += by;");
-    writer.line("}");
-    writer.finish("reserve", 1)
 }
 
 /// An output that is filled with numbers.

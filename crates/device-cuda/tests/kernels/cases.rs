@@ -67,7 +67,6 @@ impl Case {
             near: self.near,
             input_types: self.input_types.clone(),
             in_place,
-            updates_first: arguments.updates_first,
         })
     }
 }
@@ -704,11 +703,7 @@ pub fn random(seed: u64) -> Vec<Case> {
             let inputs = [bounds.clone(), vec![counter[..8].to_vec()]].concat();
             let input_types = [bound_types.clone(), words(1)].concat();
             add(Random::Reserved { distribution, data_type, elements, seed, seed2 }, inputs, input_types, vec![data_type]);
-            let types = vec![DataType::Uint64, data_type];
-            add(Random::Stateful { distribution, data_type, elements, seed, seed2 }, bounds, bound_types, types);
         }
-        let request = KernelRequest::Random(Random::Reserve { blocks: elements * 256 });
-        cases.push(Case { request, inputs: vec![], input_types: vec![], types: vec![DataType::Uint64; 2], near: Near::Exact });
     }
     cases
 }
@@ -753,8 +748,8 @@ pub fn faults() -> Vec<Case> {
     let inputs = vec![vec![0; 8], vec![0; 16], ints(&[3]), ints(&[3])];
     add(KernelRequest::Random(random), inputs, vec![DataType::Uint64, DataType::Uint64, index_type, index_type]);
     let (distribution, data_type) = (Distribution::UniformInt, DataType::Int32);
-    let random = Random::Stateful { distribution, data_type, elements: 9, seed: 1, seed2: 2 };
-    add(KernelRequest::Random(random), vec![ints(&[3]), ints(&[3])], vec![index_type, index_type]);
+    let random = Random::Reserved { distribution, data_type, elements: 9, seed: 1, seed2: 2 };
+    add(KernelRequest::Random(random), vec![ints(&[3]), ints(&[3]), vec![0; 8]], vec![index_type, index_type, DataType::Uint64]);
     for (access, named) in
         [(Access::Write, [0, 3, 2]), (Access::Read, [0, 1, 4]), (Access::ReadWritten, [1, 3, 4]), (Access::Write, [0, 5, 2])]
     {

@@ -21,8 +21,6 @@ pub struct Run {
     pub input_types: Vec<DataType>,
     /// Outputs whose bytes are there before: they lie where an input does.
     pub in_place: Option<(usize, usize)>,
-    /// Whether the first output is read, too. It begins as zeros.
-    pub updates_first: bool,
 }
 
 impl Run {
@@ -36,10 +34,6 @@ impl Run {
         for bytes in self.outputs.iter().map(|bytes| *bytes as u64).chain(self.emitted.between.iter().copied()) {
             job.buffers.push(vec![0xA7; bytes as usize]);
             job.written.push(false);
-        }
-        if self.updates_first {
-            job.buffers[self.inputs.len()].fill(0);
-            job.written[self.inputs.len()] = true;
         }
         job.buffers.push(u64::MAX.to_le_bytes().to_vec());
         job.written.push(true);

@@ -87,11 +87,13 @@ impl Expr {
             of.push(match step {
                 Instr::Input(input) if *input as usize == operand => Of::Operand,
                 Instr::Input(_) => Of::Others,
-                _ => step.operands().into_iter().flatten().map(|reg| of[reg.0 as usize]).fold(Of::Numbers, |one, other| match (one, other) {
-                    (Of::Others, _) | (_, Of::Others) => Of::Others,
-                    (Of::Operand, _) | (_, Of::Operand) => Of::Operand,
-                    _ => Of::Numbers,
-                }),
+                _ => {
+                    step.operands().into_iter().flatten().map(|reg| of[reg.0 as usize]).fold(Of::Numbers, |one, other| match (one, other) {
+                        (Of::Others, _) | (_, Of::Others) => Of::Others,
+                        (Of::Operand, _) | (_, Of::Operand) => Of::Operand,
+                        _ => Of::Numbers,
+                    })
+                }
             });
         }
         of

@@ -89,13 +89,7 @@ impl Network {
     }
 
     /// How many towers make the predicted step the shortest; notes compare the numbers.
-    fn replicas(
-        &self,
-        args: &TrainArgs,
-        (options, machine): (&DeviceOptions, &Machine),
-        resolved: &Options,
-        gpus: u32,
-    ) -> Result<u32> {
+    fn replicas(&self, args: &TrainArgs, (options, machine): (&DeviceOptions, &Machine), resolved: &Options, gpus: u32) -> Result<u32> {
         if args.is_async {
             return wrong_use("--towers auto: only for towers that step together, not with --async".to_string());
         }
