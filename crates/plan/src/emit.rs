@@ -1,7 +1,7 @@
 //! Commands of works. A loop becomes copies of what it carries, its beginning, the commands of its body, and its end. A loop of several
 //! devices becomes these in the queue of each: their ends wait for one another.
 
-use plimsoll_device::{BufferRef, Command, DeviceSpec, Place, Work as Call};
+use plimsoll_device::{BufferRef, Command, Place, Work as Call};
 use plimsoll_graph::id::Id;
 use plimsoll_graph::{IdVec, NodeId};
 
@@ -43,7 +43,7 @@ impl Body {
 
 impl Regions {
     /// Packs the regions that works hold. Nothing is known of their beginnings.
-    pub fn new(lir: &mut Lir, devices: &[DeviceSpec]) -> Regions {
+    pub fn new(request: &Request<'_>, lir: &mut Lir) -> Regions {
         let count = lir.regions.len();
         let mut regions = Regions {
             offsets: IdVec::filled(0, lir.values.len()),
@@ -59,9 +59,10 @@ impl Regions {
         for region in lir.regions.ids().skip(1) {
             lir.enter(region);
             let works = lir.region().works.clone();
-            let Live { lanes, arenas, .. } = Live::new(lir, &works, devices);
+            let Live { lanes, arenas, .. } = Live::new(lir, &works, request.devices);
             let held = lanes.into_iter().zip(arenas).map(|(lane, arena)| {
-                let addresses = addresses(&arena, &devices[lane.device.index()], &mut regions.offsets);
+                let spec = &request.devices[lane.device.index()];
+                let addresses = addresses(request.lines, &arena, spec, &mut regions.offsets);
                 Held { lane, arena, addresses }
             });
             let body = Body(held.collect());

@@ -62,7 +62,7 @@ pub use clock::Timeline;
 pub use constants::{ConstantValue, reads_from_graph, shares_value};
 pub use evaluate::Evaluation;
 pub use file::{OpenRequest, PlanFile};
-pub use fit::{CurvePoint, Descents, Fitting, Lines, curve};
+pub use fit::{CurvePoint, Fitting, Lines, Searches, curve};
 pub use footprint::{Footprint, loading_buffer};
 pub use freeze::{Folded, Freeze, freeze};
 pub use growth::{Growth, SignatureInN, shape_in_n};

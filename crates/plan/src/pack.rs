@@ -7,12 +7,11 @@ use plimsoll_base::{Bytes, Result};
 use plimsoll_device::{DeviceSpec, Partner, Program, Wait, Work};
 use plimsoll_graph::id::Id;
 use plimsoll_graph::{Graph, IdVec, NodeId};
-use plimsoll_memory::layout;
 
 use crate::Request;
 use crate::buffers::{Buffers, PlanBuffer, Spans};
 use crate::emit::{Emit, Emitted, Regions, Until};
-use crate::fit::Fitting;
+use crate::fit::{Fitting, Lines};
 use crate::lir::{Arg, ConstantId, Home, Lir, Trips, ValueId, WorkId, WorkKind};
 use crate::live::{Arena, Lane, Live, Slot};
 use crate::plan::{Certainty, DeviceId, DevicePlan, Plan, Queue};
@@ -21,7 +20,7 @@ use crate::report::{PeakMoment, peak_parts};
 /// The plan of a schedule. `fitting` says how it was made to fit.
 pub(crate) fn pack(request: &Request<'_>, mut lir: Lir, fitting: Option<Fitting>) -> Result<Plan> {
     settle_constants(&mut lir);
-    let mut regions = Regions::new(&mut lir, request.devices);
+    let mut regions = Regions::new(request, &mut lir);
     let Live { lanes, slots, arenas } = Live::new(&lir, &lir.region().works, request.devices);
     let mut offsets = std::mem::take(&mut regions.offsets);
     let mut queues = Vec::new();
@@ -45,7 +44,7 @@ pub(crate) fn pack(request: &Request<'_>, mut lir: Lir, fitting: Option<Fitting>
     let mut packed = Vec::with_capacity(lanes.len());
     for (lane, arena) in lanes.iter().zip(&arenas) {
         let (index, spec) = (lane.device.index(), &request.devices[lane.device.index()]);
-        let addresses = addresses(arena, spec, &mut offsets);
+        let addresses = addresses(request.lines, arena, spec, &mut offsets);
         if lane.is_beside {
             packed.push(addresses);
             continue;
@@ -172,8 +171,8 @@ pub(crate) struct Addresses {
     pub buffers: Vec<u64>,
 }
 
-pub(crate) fn addresses(arena: &Arena, spec: &DeviceSpec, offsets: &mut IdVec<ValueId, u64>) -> Addresses {
-    let layout = layout::pack(&arena.buffers);
+pub(crate) fn addresses(lines: &Lines, arena: &Arena, spec: &DeviceSpec, offsets: &mut IdVec<ValueId, u64>) -> Addresses {
+    let layout = lines.pack(&arena.buffers);
     for (value, buffer) in &arena.values {
         offsets[*value] = layout.offsets[*buffer];
     }

@@ -9,10 +9,11 @@ use super::apply::{self, Applied};
 use super::away::Away;
 use super::bodies::Bodies;
 use super::masks::{WithMasks, with_masks};
-use super::{arenas, problem};
+use super::{arenas, packed, problem};
 use crate::Request;
 use crate::evaluate::{CLEARLY, evaluate};
 use crate::lir::Lir;
+use crate::live::Live;
 use crate::live::moves::Moves;
 use crate::plan::DeviceId;
 
@@ -42,6 +43,9 @@ pub(super) struct Descent<'a> {
     most: Vec<Option<Bytes>>,
     /// Each with the number of its base. None is faster than the one before: so a lower line never gives a faster plan.
     states: Vec<(usize, State)>,
+    /// For each state what is live at once, or less: no packing takes less. A schedule may take a little less than its peak in the search:
+    /// see [`problem::uncounted`].
+    least: Vec<u64>,
     /// For each state what its arena takes, once that is known: nothing where another device takes more than it may.
     known: Vec<Option<Option<Bytes>>>,
 }
@@ -80,11 +84,8 @@ impl<'a> Descent<'a> {
         let mut states: Vec<(usize, State)> = Vec::new();
         for (base, Base { lir, .. }) in bases.iter().enumerate().skip(searched) {
             let mut problem = problem::problem(request, lir, device, slow.clone(), &bodies);
-            let effort = effort(problem.works.len());
-            let descend = |problem: &Problem| match &request.lines.descents {
-                Some(descents) => descents.descend(problem, effort),
-                None => plimsoll_fit::descend(problem, effort),
-            };
+            let effort = effort(lir.all().filter(|(_, work)| work.device == device).count());
+            let descend = |problem: &Problem| request.lines.descend(problem, effort).to_vec();
             states.extend(descend(&problem).into_iter().map(|state| (base, state)));
             if is_file && problem.slow.take().is_some() {
                 // A file is slow, and buffers of moves are live a little longer than the search knows: also those that move nothing.
@@ -102,8 +103,9 @@ impl<'a> Descent<'a> {
             states.retain(|(_, state)| first.as_ref().is_none_or(|first| state.peak < first.peak && state.seconds >= first.seconds));
             states.splice(0..0, first.map(|first| (0, first)));
         }
+        let least = states.iter().map(|(base, state)| state.peak.saturating_sub(bases[*base].uncounted)).collect();
         let known = vec![None; states.len()];
-        Ok(Descent { request, bases, bodies, away, most, states, known })
+        Ok(Descent { request, bases, bodies, away, most, states, least, known })
     }
 
     /// The first schedule whose packed arena is within `room`; where none is, the one with the smallest.
@@ -112,28 +114,18 @@ impl<'a> Descent<'a> {
     /// As [`Descent::schedule`].
     pub fn first_below(&mut self, room: Bytes) -> Result<usize> {
         for state in 0..self.states.len() {
-            if self.least(state) <= room.0 && self.bytes(state)?.is_some_and(|bytes| bytes <= room) {
+            if self.within(state, room)?.is_some() {
                 return Ok(state);
             }
         }
         let mut lowest: Option<(Bytes, usize)> = None;
         for state in (0..self.states.len()).rev() {
-            if lowest.is_some_and(|(bytes, _)| self.least(state) >= bytes.0) {
-                continue;
-            }
-            if let Some(bytes) = self.bytes(state)?
-                && lowest.is_none_or(|(least, _)| bytes <= least)
-            {
+            let most = lowest.map_or(Bytes(u64::MAX), |(bytes, _)| bytes);
+            if let Some(bytes) = self.within(state, most)? {
                 lowest = Some((bytes, state));
             }
         }
         Ok(lowest.map_or(0, |(_, state)| state))
-    }
-
-    /// No packing of a schedule takes less: it is live at once.
-    fn least(&self, state: usize) -> u64 {
-        let (base, state) = &self.states[state];
-        state.peak.saturating_sub(self.bases[*base].uncounted)
     }
 
     /// What the packed arena of a schedule takes; none where another device takes more than it may.
@@ -141,17 +133,34 @@ impl<'a> Descent<'a> {
     /// # Errors
     /// As [`Descent::schedule`].
     pub fn bytes(&mut self, state: usize) -> Result<Option<Bytes>> {
-        if let Some(Some(known)) = self.known.get(state) {
-            return Ok(*known);
+        self.within(state, Bytes(u64::MAX))
+    }
+
+    /// The same, where it is at most so much. What is live at once says first whether it can be: to pack takes longer.
+    fn within(&mut self, state: usize, most: Bytes) -> Result<Option<Bytes>> {
+        if self.least.get(state).is_some_and(|least| *least > most.0) {
+            return Ok(None);
         }
-        let arenas = arenas(self.request, &self.schedule(state)?.lir);
-        let mut others = (0..arenas.len()).filter(|index| *index != self.away.device.index());
-        let is_over = others.any(|index| self.most[index].is_some_and(|most| arenas[index] > most));
-        let bytes = Some(arenas[self.away.device.index()]).filter(|_| !is_over);
+        if let Some(Some(known)) = self.known.get(state) {
+            return Ok(known.filter(|bytes| *bytes <= most));
+        }
+        let (request, index) = (self.request, self.away.device.index());
+        let lir = self.schedule(state)?.lir;
+        let live = Live::new(&lir, &lir.region().works, request.devices);
+        if let Some(least) = self.least.get_mut(state) {
+            *least = live.peaks(request.devices.len())[index].max(*least);
+            if *least > most.0 {
+                return Ok(None);
+            }
+        }
+        let arenas = packed(request, &live);
+        let mut others = (0..arenas.len()).filter(|other| *other != index);
+        let is_over = others.any(|other| self.most[other].is_some_and(|most| arenas[other] > most));
+        let bytes = Some(arenas[index]).filter(|_| !is_over);
         if let Some(known) = self.known.get_mut(state) {
             *known = Some(bytes);
         }
-        Ok(bytes)
+        Ok(bytes.filter(|bytes| *bytes <= most))
     }
 
     /// The works of a schedule.

@@ -1,49 +1,108 @@
-//! What the search has found, for plans that ask the same again.
+//! What searches have found, for plans that ask the same again.
 
+use std::collections::HashMap;
+use std::collections::hash_map::DefaultHasher;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::hash::{Hash, Hasher};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use plimsoll_fit::{Problem, State};
+use plimsoll_memory::layout::{self, Buffer, Layout};
 
-/// So many problems are kept, the latest ones.
-const MOST: usize = 8;
+/// So many steps of schedules and so many buffers of layouts are kept. What would be more makes room: everything before it goes.
+const MOST_STEPS: usize = 1 << 20;
+const MOST_BUFFERS: usize = 1 << 20;
 
-/// Descents of the search by their problems. They do not depend on lines: the plan for a limit and the search for the least limit ask for
-/// the same. To keep them changes the time that planning takes, and no plan.
+/// Descents by their problems, and layouts by their buffers. They do not depend on lines: the plan for a limit and the search for the least
+/// limit ask for the same. To keep them changes the time that planning takes, and no plan.
 #[derive(Default)]
-pub struct Descents(Mutex<Vec<Found>>);
-
-struct Found {
-    problem: Problem,
-    effort: u64,
-    states: Arc<Vec<State>>,
+pub struct Searches {
+    descents: Mutex<Kept<Descent>>,
+    layouts: Mutex<Kept<Packed>>,
 }
 
-impl Descents {
+struct Descent {
+    problem: Problem,
+    effort: u64,
+    states: Arc<[State]>,
+}
+
+struct Packed {
+    buffers: Vec<Buffer>,
+    layout: Layout,
+}
+
+/// What was found, by a key of what was asked.
+struct Kept<T> {
+    found: HashMap<u64, Vec<T>>,
+    /// What it takes, in units of its limit.
+    size: usize,
+}
+
+impl<T> Default for Kept<T> {
+    fn default() -> Kept<T> {
+        Kept { found: HashMap::new(), size: 0 }
+    }
+}
+
+impl<T> Kept<T> {
+    fn get(&self, key: u64, is_same: impl Fn(&&T) -> bool) -> Option<&T> {
+        self.found.get(&key)?.iter().find(is_same)
+    }
+
+    fn keep(&mut self, key: u64, one: T, size: usize, most: usize) {
+        if self.size.saturating_add(size) > most {
+            *self = Kept::default();
+        }
+        self.size = self.size.saturating_add(size);
+        self.found.entry(key).or_default().push(one);
+    }
+}
+
+impl Searches {
     /// [`plimsoll_fit::descend`], or what it was before.
-    pub(super) fn descend(&self, problem: &Problem, effort: u64) -> Vec<State> {
-        let is_same = |found: &&Found| found.effort == effort && found.problem == *problem;
-        let known = self.lock().iter().find(is_same).map(|found| Arc::clone(&found.states));
-        if let Some(states) = known {
-            return states.to_vec();
+    pub(super) fn descend(&self, problem: &Problem, effort: u64) -> Arc<[State]> {
+        let mut hasher = DefaultHasher::new();
+        (effort, problem.works.len(), problem.values.len()).hash(&mut hasher);
+        problem.works.iter().for_each(|work| (work.seconds.to_bits(), work.scratch, &work.reads, &work.writes).hash(&mut hasher));
+        let key = hasher.finish();
+        let is_same = |found: &&Descent| found.effort == effort && found.problem == *problem;
+        if let Some(known) = lock(&self.descents).get(key, is_same) {
+            return Arc::clone(&known.states);
         }
-        let states = plimsoll_fit::descend(problem, effort);
-        let mut kept = self.lock();
-        if kept.len() >= MOST {
-            kept.remove(0);
-        }
-        kept.push(Found { problem: problem.clone(), effort, states: Arc::new(states.clone()) });
+        let states: Arc<[State]> = plimsoll_fit::descend(problem, effort).into();
+        let size = states.iter().map(|state| state.steps.len()).sum();
+        let found = Descent { problem: problem.clone(), effort, states: Arc::clone(&states) };
+        lock(&self.descents).keep(key, found, size, MOST_STEPS);
         states
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Found>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    /// [`layout::pack`], or what it was before.
+    pub(crate) fn pack(&self, buffers: &[Buffer]) -> Layout {
+        let mut hasher = DefaultHasher::new();
+        buffers.iter().for_each(|buffer| (buffer.first, buffer.last, buffer.bytes, buffer.align).hash(&mut hasher));
+        let key = hasher.finish();
+        if let Some(known) = lock(&self.layouts).get(key, |found| found.buffers == buffers) {
+            return known.layout.clone();
+        }
+        let layout = layout::pack(buffers);
+        // What is found at once is found again at once.
+        if layout.steps == 0 {
+            return layout;
+        }
+        let found = Packed { buffers: buffers.to_vec(), layout: layout.clone() };
+        lock(&self.layouts).keep(key, found, buffers.len(), MOST_BUFFERS);
+        layout
     }
 }
 
-impl fmt::Debug for Descents {
+fn lock<T>(kept: &Mutex<T>) -> MutexGuard<'_, T> {
+    kept.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl fmt::Debug for Searches {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Descents").field(&self.lock().len()).finish()
+        f.debug_struct("Searches").field("descents", &lock(&self.descents).size).field("layouts", &lock(&self.layouts).size).finish()
     }
 }
 
@@ -54,21 +113,48 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_found_is_found_again() {
+    fn descents_are_found_again() {
         let work = |reads: Vec<usize>, writes: Vec<usize>| Work { seconds: 1.0, again: true, reads, writes, ..Work::default() };
         let works = vec![work(vec![], vec![0]), work(vec![0], vec![1]), work(vec![1], vec![2]), work(vec![0, 2], vec![3])];
         let values = vec![Value { bytes: 64, ..Value::default() }; 4];
         let problem = Problem { works, values, ..Problem::default() };
-        let descents = Descents::default();
+        let searches = Searches::default();
         let expected = plimsoll_fit::descend(&problem, 10_000);
         for _ in 0..2 {
-            assert_eq!(descents.descend(&problem, 10_000), expected);
+            assert_eq!(*searches.descend(&problem, 10_000), expected);
         }
-        assert_eq!(descents.lock().len(), 1);
-        // Another effort is another question, and only the latest are kept.
-        for effort in 0..2 * MOST as u64 {
-            assert_eq!(descents.descend(&problem, effort), plimsoll_fit::descend(&problem, effort));
+        let one = lock(&searches.descents).size;
+        assert!(one > 0);
+        // Another effort, and other bytes, are other questions.
+        assert_eq!(*searches.descend(&problem, 20_000), plimsoll_fit::descend(&problem, 20_000));
+        let mut larger = problem.clone();
+        larger.values[1].bytes = 128;
+        assert_eq!(*searches.descend(&larger, 10_000), plimsoll_fit::descend(&larger, 10_000));
+        assert!(lock(&searches.descents).size > 2 * one);
+    }
+
+    #[test]
+    fn layouts_are_found_again() {
+        let searches = Searches::default();
+        for bytes in [64, 128, 64] {
+            // Four buffers that no sweep packs without a gap.
+            let lives = [(0, 1, 3), (1, 2, 1), (2, 3, 3), (0, 0, 1), (3, 3, 1), (1, 3, 2)];
+            let buffers = lives.map(|(first, last, parts)| Buffer { first, last, bytes: parts * bytes, align: 64 });
+            assert_eq!(searches.pack(&buffers), layout::pack(&buffers));
+            let simple = [Buffer { first: 0, last: 1, bytes, align: 64 }];
+            assert_eq!(searches.pack(&simple), layout::pack(&simple));
         }
-        assert_eq!(descents.lock().len(), MOST);
+        let kept = lock(&searches.layouts).size;
+        assert!(kept == 0 || kept == 12, "{kept}");
+    }
+
+    #[test]
+    fn what_would_be_too_much_makes_room() {
+        let mut kept = Kept::default();
+        for key in 0..10 {
+            kept.keep(key, key, 4, 10);
+            assert_eq!(kept.get(key, |_| true), Some(&key));
+            assert!(kept.size <= 10);
+        }
     }
 }

@@ -30,14 +30,15 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use plimsoll_base::{Bytes, Result};
+use plimsoll_fit::{Problem, State};
 use plimsoll_graph::NodeId;
 use plimsoll_graph::id::Id;
-use plimsoll_memory::layout;
+use plimsoll_memory::layout::{self, Buffer, Layout};
 use serde::{Deserialize, Serialize};
 
 pub use self::curve::{CurvePoint, curve};
 use self::descent::Descent;
-pub use self::found::Descents;
+pub use self::found::Searches;
 use crate::Request;
 use crate::lir::Lir;
 use crate::live::Live;
@@ -68,13 +69,26 @@ pub struct Lines {
     pub most: Vec<Option<Bytes>>,
     /// Variables that are there as well, by key, each with its device and its bytes. Those of the plan may be among them.
     pub variables: BTreeMap<String, (DeviceId, Bytes)>,
-    /// Where descents are kept for later plans; none to search each time.
-    pub descents: Option<Arc<Descents>>,
+    /// Where what searches find is kept for later plans; none to search each time.
+    pub searches: Option<Arc<Searches>>,
 }
 
 impl Lines {
     /// No line: plans are as they are.
-    pub const NONE: Lines = Lines { most: Vec::new(), variables: BTreeMap::new(), descents: None };
+    pub const NONE: Lines = Lines { most: Vec::new(), variables: BTreeMap::new(), searches: None };
+
+    /// [`layout::pack`].
+    pub(crate) fn pack(&self, buffers: &[Buffer]) -> Layout {
+        self.searches.as_ref().map_or_else(|| layout::pack(buffers), |searches| searches.pack(buffers))
+    }
+
+    /// [`plimsoll_fit::descend`].
+    fn descend(&self, problem: &Problem, effort: u64) -> Arc<[State]> {
+        match &self.searches {
+            Some(searches) => searches.descend(problem, effort),
+            None => plimsoll_fit::descend(problem, effort).into(),
+        }
+    }
 
     /// What the arena of a device may take of its line.
     fn room(&self, request: &Request<'_>, lir: &Lir, device: DeviceId) -> Option<Bytes> {
@@ -133,11 +147,15 @@ fn settled(lir: &Lir) -> Lir {
 
 /// For each device, the bytes that its packed arena takes.
 fn arenas(request: &Request<'_>, lir: &Lir) -> Vec<Bytes> {
+    packed(request, &Live::new(lir, &lir.region().works, request.devices))
+}
+
+/// The same, of what is live when.
+fn packed(request: &Request<'_>, live: &Live) -> Vec<Bytes> {
     let mut bytes = vec![Bytes::ZERO; request.devices.len()];
-    let Live { lanes, arenas, .. } = Live::new(lir, &lir.region().works, request.devices);
-    for (lane, arena) in lanes.iter().zip(&arenas).filter(|(lane, _)| !lane.is_beside) {
+    for (lane, arena) in live.lanes.iter().zip(&live.arenas).filter(|(lane, _)| !lane.is_beside) {
         let spec = &request.devices[lane.device.index()];
-        bytes[lane.device.index()] = spec.reserved(spec.slot(Bytes(layout::pack(&arena.buffers).peak)));
+        bytes[lane.device.index()] = spec.reserved(spec.slot(Bytes(request.lines.pack(&arena.buffers).peak)));
     }
     bytes
 }

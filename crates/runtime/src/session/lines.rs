@@ -21,8 +21,8 @@ impl Session {
         let placement = (placement.clone(), before.map(Mutex::new));
         let graph = (graph.clone(), calls.clone(), freeze.clone());
         let session = Session::placed(devices, graph, placement, registry.clone(), checkpoints.clone(), stored.clone())?;
-        let Lines { variables, descents, .. } = self.inner.lines();
-        *session.inner.lines.lock().unwrap_or_else(PoisonError::into_inner) = Lines { most, variables, descents };
+        let Lines { variables, searches, .. } = self.inner.lines();
+        *session.inner.lines.lock().unwrap_or_else(PoisonError::into_inner) = Lines { most, variables, searches };
         Ok(session)
     }
 }
@@ -48,14 +48,14 @@ impl Inner {
         let limits = devices.specs().iter().map(|spec| spec.memory_limit);
         Lines {
             most: if devices.options().fit { limits.collect() } else { Vec::new() },
-            descents: Some(Arc::default()),
+            searches: Some(Arc::default()),
             ..Lines::default()
         }
     }
 
     /// No more plans are expected: what the search has found goes.
-    pub(super) fn forget_descents(&self) {
-        self.lines.lock().unwrap_or_else(PoisonError::into_inner).descents = Some(Arc::default());
+    pub(super) fn forget_searches(&self) {
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner).searches = Some(Arc::default());
     }
 
     /// What a plan is made to fit.

@@ -650,7 +650,7 @@ impl Inner {
         }
         footprint.add(&self.with_due(&ready));
         footprint.check()?;
-        self.forget_descents();
+        self.forget_searches();
         // Reading, placing and planning leave free memory behind: the step should not come on top of it.
         plimsoll_memory::trim_heap();
         self.run_before(&ready, cancellation)?;
