@@ -80,9 +80,17 @@ pub(crate) fn descend(problem: &Problem, effort: u64) -> Result<Vec<crate::State
     let spent = way_down(problem, &graph, ((effort as f64 * FIRST_WAY) as u64, 0), &mut states);
     let left = effort.saturating_sub(spent);
     way_down(problem, &graph, (left, left), &mut states);
-    // Of one peak the fastest.
-    states[1..].sort_by(|a, b| b.peak.cmp(&a.peak).then(a.seconds.total_cmp(&b.seconds)));
     Ok(row(states))
+}
+
+/// See [`crate::row`].
+pub(crate) fn of(problem: &Problem, schedules: Vec<Vec<crate::Step>>) -> Result<Vec<crate::State>, Violation> {
+    Graph::new(problem)?;
+    let state = |steps: Vec<crate::Step>| {
+        let (peak, seconds) = replay::of_checked(problem, &steps).ok()?;
+        Some(crate::State { steps, peak, seconds })
+    };
+    Ok(row(schedules.into_iter().filter_map(state).collect()))
 }
 
 /// Adds schedules under ever lower budgets, within an effort of which a part goes to improvements. The steps that it took.
@@ -153,8 +161,12 @@ fn reach(state: &mut State, budget: i64, random: &mut Random, most_steps: u64) -
     found
 }
 
-/// Those of the states that are a descent.
-fn row(states: Vec<crate::State>) -> Vec<crate::State> {
+/// Those of the states that are a descent from the first.
+fn row(mut states: Vec<crate::State>) -> Vec<crate::State> {
+    if let [_, others @ ..] = &mut states[..] {
+        // Of one peak the fastest.
+        others.sort_by(|a, b| b.peak.cmp(&a.peak).then(a.seconds.total_cmp(&b.seconds)));
+    }
     let mut row: Vec<crate::State> = Vec::new();
     for state in states {
         if row.last().is_some_and(|last| state.peak >= last.peak) {
@@ -193,7 +205,7 @@ fn written(problem: &Problem, state: &State) -> Result<crate::State, Violation> 
         Slot::In(value) => crate::Step::In(value),
     };
     let steps: Vec<crate::Step> = state.profile.positions().map(|(key, _)| step(key)).collect();
-    let replayed = replay::replay(problem, &steps);
+    let replayed = replay::of_checked(problem, &steps);
     debug_assert!(replayed.is_ok(), "the search follows the rules: {replayed:?}");
     let (peak, seconds) = replayed?;
     debug_assert_eq!(i128::from(peak), i128::from(state.peak().max(state.graph.base)), "the books of the search are right");

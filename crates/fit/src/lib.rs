@@ -154,6 +154,12 @@ pub fn descend(problem: &Problem, effort: u64) -> Vec<State> {
     descent::descend(problem, effort).unwrap_or_default()
 }
 
+/// A descent of some schedules of a problem: the first, and of the others those that have a lower peak than all before and take no less
+/// time. Schedules that break a rule are left out; there is none if the problem breaks one.
+pub fn row(problem: &Problem, schedules: Vec<Vec<Step>>) -> Vec<State> {
+    descent::of(problem, schedules).unwrap_or_default()
+}
+
 /// A fast schedule with at most this peak, if one was found. All effort goes to it. There is none if the problem breaks a rule.
 pub fn fit(problem: &Problem, peak: u64, effort: u64) -> Option<State> {
     descent::fit(problem, peak, effort).ok().flatten()

@@ -213,13 +213,20 @@ fn fit_computes_again() {
         with_request(&parsed, |request| {
             let request = &Request { lines: &lines, ..*request };
             let mut lir = parsed.lir.clone();
-            let ordered = order::as_written(request, &mut lir).and_then(|()| verify(request, &lir, Pass::Order));
-            let fitted = ordered.and_then(|()| fit::fit(request, lir));
-            match fitted.and_then(|(lir, fitting)| verify(request, &lir, Pass::Fit).map(|()| (lir, fitting))) {
-                Ok((lir, None)) => text(request, &lir),
-                Ok((lir, Some(fitting))) => {
-                    let masks = fitting.masked.iter().map(|(_, bytes)| format!("mask of {bytes}\n")).collect::<String>();
-                    format!("{}again: {}\n{masks}", text(request, &lir), fitting.recomputed.len())
+            let fitted = move || -> Result<_> {
+                order::as_written(request, &mut lir)?;
+                verify(request, &lir, Pass::Order)?;
+                let floors = fit::floors(request, &lir)?;
+                let (lir, fitting) = fit::fit(request, lir)?;
+                verify(request, &lir, Pass::Fit)?;
+                Ok((lir, fitting, floors))
+            };
+            match fitted() {
+                Ok((lir, fitting, floors)) => {
+                    let again = fitting.iter().map(|fitting| format!("again: {}\n", fitting.recomputed.len()));
+                    let masks = fitting.iter().flat_map(|fitting| &fitting.masked).map(|(_, bytes)| format!("mask of {bytes}\n"));
+                    let least = floors.iter().map(|floor| format!("at least {}\n", floor.0));
+                    text(request, &lir) + &again.chain(masks).chain(least).collect::<String>()
                 }
                 Err(error) => format!("error: {error}"),
             }
@@ -235,7 +242,7 @@ fn pack_gives_addresses_and_waits() {
             let mut lir = parsed.lir.clone();
             // The works are scheduled as they are written.
             let packed = order::as_written(request, &mut lir).and_then(|()| verify(request, &lir, Pass::Order));
-            match packed.and_then(|()| pack::pack(request, lir, None)) {
+            match packed.and_then(|()| fit::floors(request, &lir).and_then(|floors| pack::pack(request, lir, &floors, None))) {
                 Ok(plan) => plan.to_string(),
                 Err(error) => format!("error: {error}"),
             }

@@ -15,10 +15,10 @@ use crate::fit::{Fitting, Lines};
 use crate::lir::{Arg, ConstantId, Home, Lir, Trips, ValueId, WorkId, WorkKind};
 use crate::live::{Arena, Lane, Live, Slot};
 use crate::plan::{Certainty, DeviceId, DevicePlan, Plan, Queue};
-use crate::report::{PeakMoment, peak_parts};
+use crate::report::{PeakMoment, outside_arena, peak_parts};
 
-/// The plan of a schedule. `fitting` says how it was made to fit.
-pub(crate) fn pack(request: &Request<'_>, mut lir: Lir, fitting: Option<Fitting>) -> Result<Plan> {
+/// The plan of a schedule. `floors` say what no schedule of its works can do without, by device; `fitting` how it was made to fit.
+pub(crate) fn pack(request: &Request<'_>, mut lir: Lir, floors: &[Bytes], fitting: Option<Fitting>) -> Result<Plan> {
     settle_constants(&mut lir);
     let mut regions = Regions::new(request, &mut lir);
     let Live { lanes, slots, arenas } = Live::new(&lir, &lir.region().works, request.devices);
@@ -37,6 +37,7 @@ pub(crate) fn pack(request: &Request<'_>, mut lir: Lir, fitting: Option<Fitting>
             arena: Bytes::ZERO,
             packed: Bytes::ZERO,
             live: Bytes::ZERO,
+            least: Bytes::ZERO,
             holders: Vec::new(),
         })
         .collect();
@@ -106,7 +107,11 @@ pub(crate) fn pack(request: &Request<'_>, mut lir: Lir, fitting: Option<Fitting>
     let loops_are_counted = loops.all(|trips| matches!(trips, Trips::Exactly(_)));
     note_assignments(&mut lir, &slots, &spans);
     for (index, device) in devices.iter_mut().enumerate() {
-        peak_parts(request, &lir, DeviceId::from_index(index), &moments[index], device);
+        let id = DeviceId::from_index(index);
+        peak_parts(request, &lir, id, &moments[index], device);
+        let spec = &request.devices[index];
+        let floor = floors.get(index).copied().unwrap_or_default();
+        device.least = outside_arena(request, &lir, id).total() + spec.reserved(spec.slot(floor));
     }
     let mut plan = Plan {
         feeds: lir.feeds.into_values(),

@@ -122,9 +122,11 @@ pub fn plan(request: &Request<'_>) -> Result<Plan> {
 /// As [`plan`]; the error of `check`.
 pub fn plan_until(request: &Request<'_>, check: &Check<'_>) -> Result<Plan> {
     let pruned = prune(request)?;
-    let (lir, fitting) = fitted(request, lir_after(request, &pruned, Pass::Order, check)?, check)?;
+    let ordered = lir_after(request, &pruned, Pass::Order, check)?;
+    let floors = fit::floors(request, &ordered)?;
+    let (lir, fitting) = fitted(request, ordered, check)?;
     check()?;
-    let plan = pack::pack(request, lir, fitting)?;
+    let plan = pack::pack(request, lir, &floors, fitting)?;
     if cfg!(debug_assertions) {
         check_plan(request, &pruned, &plan)?;
     }

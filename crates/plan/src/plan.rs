@@ -106,6 +106,10 @@ pub struct DevicePlan {
     /// The most bytes that are live in the arena at once, each buffer with the gap that the alignment of the next one leaves. No
     /// packing takes less.
     pub live: Bytes,
+    /// No plan of these commands takes less of the device, in whatever order, and whatever runs again or waits elsewhere: what stays, and what
+    /// one command reads, writes and needs beside.
+    #[serde(default)]
+    pub least: Bytes,
     /// The largest holders at the peak, largest first; some entries only.
     pub holders: Vec<Holder>,
 }

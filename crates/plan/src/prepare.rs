@@ -131,7 +131,7 @@ fn repeated(request: &Request<'_>, lir: &Lir, work: &Work, (body, trips): (Regio
 }
 
 /// A time as a multiple of 2^-44 seconds. Sums of such times are exact, so no order of the same works is faster by a rounding.
-fn in_ticks(seconds: f64) -> f64 {
+pub(crate) fn in_ticks(seconds: f64) -> f64 {
     const TICKS: f64 = (1u64 << 44) as f64;
     (seconds * TICKS).round() / TICKS
 }

@@ -153,6 +153,12 @@ impl Plan {
         self.minimum.unwrap_or_else(|| self.footprint.minimum_limit())
     }
 
+    /// No limit below this is enough, given as [`Plan::minimum_limit`]: a command's operands, results and scratch, and what stays beside them.
+    pub fn least_limit(&self) -> Bytes {
+        let given = self.footprint.needs().are_limited();
+        self.inner.devices.iter().zip(given).filter(|(_, is_given)| *is_given).map(|(device, _)| device.least).max().unwrap_or_default()
+    }
+
     /// The same, where the smallest limit is this.
     #[must_use]
     pub fn with_minimum(self, minimum: Bytes) -> Plan {
@@ -331,7 +337,11 @@ impl fmt::Display for Plan {
             Some(seconds) => writeln!(f, "a step is predicted to take {}", duration(seconds))?,
             None => {}
         }
-        let minimum = bytes_and_size(self.minimum_limit());
+        let mut minimum = bytes_and_size(self.minimum_limit());
+        let is_changed = self.fitting().is_some() || self.shortfall() > Bytes::ZERO;
+        if is_changed && (Bytes(1)..self.minimum_limit()).contains(&self.least_limit()) {
+            minimum += &format!("; below {} none can", bytes_and_size(self.least_limit()));
+        }
         match self.shortfall() {
             Bytes::ZERO if self.footprint.needs().iter().any(|need| matches!(need.certainty, Certainty::OpenFrom(_))) => {
                 write!(f, "fits as far as it is known; no limit below {minimum} does")

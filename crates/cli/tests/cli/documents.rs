@@ -33,10 +33,11 @@ fn a_plan() {
     );
     let device = &plan["devices"][0];
     let parts = ["variables_bytes", "constants_bytes", "activations_bytes", "workspace_bytes", "transfer_bytes", "overhead_bytes"];
-    let packing = ["packed_bytes", "live_bytes", "unused_bytes"];
+    let packing = ["packed_bytes", "live_bytes", "unused_bytes", "lower_bound_bytes"];
     assert_eq!(keys(&text, device), [&["name", "limit_bytes", "peak_bytes", "certainty"], &parts[..], &packing].concat());
-    let [packed, live, unused] = packing.map(|key| device[key].as_u64().unwrap());
+    let [packed, live, unused, lower_bound] = packing.map(|key| device[key].as_u64().unwrap());
     assert!(live > 0 && packed == live + unused && packed <= device["peak_bytes"].as_u64().unwrap(), "{device}");
+    assert!(lower_bound > 0 && Some(lower_bound) <= device["peak_bytes"].as_u64(), "{device}");
     assert_eq!(device["name"], "/job:localhost/replica:0/task:0/device:CPU:0");
     assert_eq!((&device["limit_bytes"], &device["certainty"], &plan["fits"]), (&Value::Null, &"exact".into(), &true.into()));
     let sum: u64 = parts.iter().map(|part| device[part].as_u64().unwrap()).sum();

@@ -21,12 +21,15 @@ fn a_plan_at_a_limit_of_the_curve_is_the_plan_of_the_curve() {
     let curve = unlimited["curve"].as_array().unwrap();
     assert!(least < highest && curve.len() > 3, "{curve:?}");
     assert_eq!((number(&curve[0], "peak_bytes"), number(curve.last().unwrap(), "limit_bytes")), (least, highest));
+    let bound = number(&unlimited["devices"][0], "lower_bound_bytes");
+    assert!(0 < bound && bound <= least, "{bound} of {least}");
     let mut before: Option<(u64, f64)> = None;
     for point in curve {
         let limit = number(point, "limit_bytes");
         let plan = document(&format!("{TOWERS} --memory-limit CPU:0={limit}B"));
         let peak = number(&plan["devices"][0], "peak_bytes");
         assert_eq!((&plan["fits"], peak), (&true.into(), number(point, "peak_bytes")), "{point}");
+        assert_eq!(number(&plan["devices"][0], "lower_bound_bytes"), bound);
         assert_eq!(plan["recomputed"].as_array().unwrap().len() as u64, number(point, "recomputed"));
         assert_eq!(number(&plan, "minimum_limit_bytes"), least);
         let seconds = plan["predicted_step_seconds"].as_f64().unwrap();
@@ -35,6 +38,8 @@ fn a_plan_at_a_limit_of_the_curve_is_the_plan_of_the_curve() {
     }
     let refused = document(&format!("{TOWERS} --memory-limit CPU:0={}B", least - 1));
     assert_eq!((&refused["fits"], number(&refused, "shortfall_bytes"), number(&refused, "minimum_limit_bytes")), (&false.into(), 1, least));
+    let said = plimsoll(&format!("{} --memory-limit CPU:0={}B", TOWERS.trim_end_matches(" --json"), least - 1));
+    assert!(said.code == 1 && said.out.contains(&format!("; below {bound} bytes (")) && said.out.contains(") none can"), "{}", said.out);
     let as_it_is = document(&format!("{TOWERS} --memory-limit CPU:0={}B --fit=off", highest - 1));
     assert_eq!((number(&as_it_is, "shortfall_bytes"), number(&as_it_is, "minimum_limit_bytes")), (1, highest));
 }

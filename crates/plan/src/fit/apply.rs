@@ -99,9 +99,7 @@ pub(super) fn apply(request: &Request<'_>, before: &Lir, steps: &[Step], away: A
             id
         } else {
             if let Some(way) = way {
-                let WorkKind::Loop { body, .. } = first.kind else { return Err(no_step()) };
-                let steps = bodies.steps(body, way).ok_or_else(no_step)?;
-                let narrowed = bodies::narrow(request, lir, works[number], (body, steps), away, bodies)?;
+                let narrowed = bodies::narrow(request, lir, works[number], way, away, bodies)?;
                 lir = narrowed.lir;
                 recomputed.extend(narrowed.recomputed);
             }

@@ -1,18 +1,21 @@
 //! The bodies of loops: schedules with ever lower arenas. A loop is one work with a way to run for each of them.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
-use plimsoll_base::{Bytes, Result};
+use plimsoll_base::{Bytes, Error, Result};
 use plimsoll_fit::{Step, Way};
 use plimsoll_graph::IdVec;
 
 use super::away::Away;
+use super::descent::ordered;
 use super::{apply, descent, problem};
 use crate::Request;
+use crate::evaluate;
 use crate::lir::{Home, Lir, Region, RegionId, Trips, ValueId, WorkId, WorkKind};
 use crate::order::taken;
 use crate::plan::DeviceId;
-use crate::prepare::prepare;
+use crate::prepare::{in_ticks, prepare};
 
 /// So many schedules of a body are kept, the last among them.
 const MOST_BODIES: usize = 16;
@@ -22,6 +25,8 @@ const LEAST_PART: u64 = 64;
 
 /// A schedule of the body of a loop.
 struct Body {
+    /// The works in the order of their first runs; steps are their numbers.
+    works: Arc<[WorkId]>,
     steps: Vec<Step>,
     /// What it takes of the device while the loop runs.
     arena: u64,
@@ -34,16 +39,14 @@ struct Body {
 pub(super) struct Bodies(HashMap<RegionId, Vec<Body>>);
 
 impl Bodies {
-    /// Of the loops of one device, whose arena takes so much.
+    /// Of the loops that have a part on one device, whose arena takes so much.
     ///
     /// # Errors
     /// INTERNAL where a schedule of the search does not hold.
     pub fn new(request: &Request<'_>, lir: &Lir, device: DeviceId, arena: Bytes) -> Result<Bodies> {
         let is_here = |region: &RegionId| {
-            let region = &lir.regions[*region];
-            let on_device = region.works.first().is_some_and(|work| lir.works[*work].device == device);
-            // What a shared body takes of one device depends on the others.
-            on_device && region.partners.is_empty() && region.takes(device).saturating_mul(LEAST_PART) >= arena.0
+            let bytes = lir.regions[*region].takes(device);
+            bytes > 0 && bytes.saturating_mul(LEAST_PART) >= arena.0
         };
         // Inner regions come behind outer ones.
         let regions: Vec<RegionId> = lir.regions.ids().skip(1).filter(is_here).collect();
@@ -61,20 +64,26 @@ impl Bodies {
         Ok(bodies)
     }
 
-    /// The schedules of the region at hand, one of so many.
+    /// The schedules of the region at hand, one of so many. The other devices of a shared loop take no more than they do.
     fn of(&self, request: &Request<'_>, lir: &Lir, device: DeviceId, count: u64) -> Result<Vec<Body>> {
-        let problem = problem::problem(request, lir, device, None, self);
+        let mut seconds = once(request, lir);
+        let mut least = lir.region().takes(device);
+        let ordered = ordered(request, lir, device);
+        let given = ordered.as_ref().unwrap_or(lir);
+        let works: Arc<[WorkId]> = given.region().works.as_slice().into();
+        let problem = problem::problem(request, given, device, None, self);
         let states = plimsoll_fit::descend(&problem, descent::effort(problem.works.len()) / count.max(4));
-        let (mut bodies, mut least) = (Vec::new(), lir.region().takes(device));
-        let mut seconds = once(lir);
         let away = Away { device, slow: None };
         let stride = states.len().div_ceil(MOST_BODIES).max(1);
+        let mut bodies = Vec::new();
         for state in states.iter().rev().step_by(stride).collect::<Vec<_>>().into_iter().rev() {
-            let applied = apply::apply(request, lir, &state.steps, away, self)?.lir;
-            let (arena, takes) = (taken(&applied, request.devices).iter().map(|(_, bytes)| *bytes).max().unwrap_or(0), once(&applied));
-            if arena < least && takes >= seconds {
+            let applied = apply::apply(request, given, &state.steps, away, self)?.lir;
+            let (arenas, takes) = (taken(&applied, request.devices), once(request, &applied));
+            let is_over = |(other, bytes): &(DeviceId, u64)| *other != device && *bytes > lir.region().takes(*other);
+            let arena = arenas.iter().find(|(other, _)| *other == device).map_or(0, |(_, bytes)| *bytes);
+            if arena < least && takes >= seconds && !arenas.iter().any(is_over) {
                 (least, seconds) = (arena, takes);
-                bodies.push(Body { steps: state.steps.clone(), arena, seconds });
+                bodies.push(Body { works: works.clone(), steps: state.steps.clone(), arena, seconds });
             }
         }
         Ok(bodies)
@@ -83,33 +92,25 @@ impl Bodies {
     /// The ways to run a loop with less.
     pub fn ways(&self, body: RegionId, trips: Trips) -> Vec<Way> {
         let bodies = self.0.get(&body).map_or(&[][..], |bodies| bodies);
-        bodies.iter().map(|body| Way { scratch: body.arena, seconds: body.seconds * trips.predicted() }).collect()
-    }
-
-    /// The schedule of one of the ways.
-    pub fn steps(&self, body: RegionId, way: usize) -> Option<&[Step]> {
-        self.0.get(&body)?.get(way).map(|body| &body.steps[..])
+        bodies.iter().map(|body| Way { scratch: body.arena, seconds: in_ticks(body.seconds * trips.predicted()) }).collect()
     }
 }
 
-/// Predicted seconds of the region's works.
-fn once(lir: &Lir) -> f64 {
-    lir.all().map(|(_, work)| work.seconds()).sum()
+/// Predicted seconds of the region at hand, once through.
+fn once(request: &Request<'_>, lir: &Lir) -> f64 {
+    evaluate::once(lir, lir.here(), request.devices.len())
 }
 
 /// Gives a loop, a work of the region at hand, another schedule of its body, with the nodes of works that run again in it.
 ///
 /// # Errors
 /// As [`apply::apply`].
-pub(super) fn narrow(
-    request: &Request<'_>,
-    mut lir: Lir,
-    work: WorkId,
-    (body, steps): (RegionId, &[Step]),
-    away: Away,
-    bodies: &Bodies,
-) -> Result<apply::Applied> {
+pub(super) fn narrow(request: &Request<'_>, mut lir: Lir, work: WorkId, way: usize, away: Away, bodies: &Bodies) -> Result<apply::Applied> {
+    let none = || Error::internal("a schedule has a step that the region has not");
+    let WorkKind::Loop { body, .. } = lir.works[work].kind else { return Err(none()) };
+    let Body { works, steps, .. } = bodies.0.get(&body).and_then(|bodies| bodies.get(way)).ok_or_else(none)?;
     let around = lir.enter(body);
+    lir.region_mut().works = works.to_vec();
     let mut applied = apply::apply(request, &lir, steps, away, bodies)?;
     applied.lir.region_mut().arena = taken(&applied.lir, request.devices);
     applied.lir.enter(around);

@@ -9,7 +9,7 @@ use super::apply::{self, Applied};
 use super::away::Away;
 use super::bodies::Bodies;
 use super::masks::{WithMasks, with_masks};
-use super::{arenas, packed, problem};
+use super::{arenas, packed, part, problem};
 use crate::Request;
 use crate::evaluate::{CLEARLY, evaluate};
 use crate::lir::Lir;
@@ -84,8 +84,9 @@ impl<'a> Descent<'a> {
         let mut states: Vec<(usize, State)> = Vec::new();
         for (base, Base { lir, .. }) in bases.iter().enumerate().skip(searched) {
             let mut problem = problem::problem(request, lir, device, slow.clone(), &bodies);
-            let effort = effort(lir.all().filter(|(_, work)| work.device == device).count());
-            let descend = |problem: &Problem| request.lines.descend(problem, effort).to_vec();
+            let is_own: Vec<bool> = lir.all().map(|(_, work)| work.device == device).collect();
+            let effort = effort(is_own.iter().filter(|is_own| **is_own).count());
+            let descend = |problem: &Problem| part::descend(request, problem, &is_own, effort);
             states.extend(descend(&problem).into_iter().map(|state| (base, state)));
             if is_file && problem.slow.take().is_some() {
                 // A file is slow, and buffers of moves are live a little longer than the search knows: also those that move nothing.
@@ -177,8 +178,8 @@ impl<'a> Descent<'a> {
     }
 }
 
-/// The works of a device in an order with a lower live peak, if one is found that takes no less time and clearly no more.
-fn ordered(request: &Request<'_>, lir: &Lir, device: DeviceId) -> Option<Lir> {
+/// The works of a device, of the region at hand, in an order with a lower live peak, if one is found that takes no less time and clearly no more.
+pub(super) fn ordered(request: &Request<'_>, lir: &Lir, device: DeviceId) -> Option<Lir> {
     let rate = |lir: &Lir| evaluate(lir, request.devices, &lir.region().works);
     let mut moves = Moves::of(lir.clone(), request.devices, device);
     let before = moves.peak();

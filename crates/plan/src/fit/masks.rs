@@ -94,7 +94,7 @@ fn late(lir: &Lir, value: ValueId, made: usize, readers: &[WorkId], position: &I
 ///
 /// # Errors
 /// As [`Expr::masked`].
-fn question(lir: &Lir, work: &Work, value: ValueId) -> Result<Option<(usize, Masked)>> {
+pub(super) fn question(lir: &Lir, work: &Work, value: ValueId) -> Result<Option<(usize, Masked)>> {
     let (expr, first) = match &work.kind {
         WorkKind::Expr { expr, .. } => (expr, 0),
         WorkKind::Anchor { epilogue: Some(epilogue), .. } => (epilogue, Anchor::INPUTS),

@@ -13,17 +13,19 @@
 //! A loop is one work with several ways to run, one for each schedule of its body: the body has a descent of its own. A loop that writes
 //! nothing but values of the arena may also run again.
 //!
-//! [`away`]: where values wait. [`problem`]: the schedule as numbers. [`bodies`]: the schedules of loops' bodies. [`descent`]: the
-//! schedules of a device. [`masks`]: what is kept in the place of values.
-//! [`found`]: what the search has found before. [`apply`]: the numbers as works. [`curve`]: what each line costs.
+//! [`away`]: where values wait. [`problem`]: the schedule as numbers; [`part`]: what of them one device has to do with. [`bodies`]: the
+//! schedules of loops' bodies. [`descent`]: the schedules of a device. [`masks`]: what is kept in the place of values. [`found`]: what the
+//! search has found before. [`apply`]: the numbers as works. [`curve`]: what each line costs. [`floor`]: what no line can be below.
 
 mod apply;
 mod away;
 mod bodies;
 mod curve;
 mod descent;
+mod floor;
 mod found;
 mod masks;
+mod part;
 mod problem;
 
 use std::collections::{BTreeMap, HashSet};
@@ -38,6 +40,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::curve::{CurvePoint, curve};
 use self::descent::Descent;
+pub(crate) use self::floor::floors;
 pub use self::found::Searches;
 use crate::Request;
 use crate::lir::Lir;

@@ -8,7 +8,7 @@ use plimsoll_graph::id::Id;
 use super::bodies::{self, Bodies};
 use crate::Request;
 use crate::evaluate::queue;
-use crate::lir::{Home, Lir, ValueId, WorkId, WorkKind};
+use crate::lir::{Home, Lir, RegionId, ValueId, WorkId, WorkKind};
 use crate::live::{pairs, with_others};
 use crate::plan::DeviceId;
 
@@ -20,7 +20,6 @@ pub(super) fn problem(request: &Request<'_>, lir: &Lir, device: DeviceId, slow: 
     lir.region().works.iter().enumerate().for_each(|(index, id)| number[*id] = index);
     let overwriting = overwriting(lir);
     let works = lir.all().map(|(id, work)| {
-        let here = work.device == device;
         let reads = work.reads_once();
         let next_writers = reads.iter().filter_map(|value| overwriting[*value]).map(|writer| number[writer]);
         Work {
@@ -29,7 +28,7 @@ pub(super) fn problem(request: &Request<'_>, lir: &Lir, device: DeviceId, slow: 
             until: next_writers.min(),
             reads: reads.iter().map(|value| value.index()).collect(),
             writes: work.outputs.iter().map(|value| value.index()).collect(),
-            in_place: pairs(lir, work, |value| is_here(lir, value, device))
+            in_place: pairs(lir, work, |value| is_here(lir, value, device, lir.here()))
                 .into_iter()
                 .map(|(from, to)| (from.index(), to.index()))
                 .collect(),
@@ -37,13 +36,13 @@ pub(super) fn problem(request: &Request<'_>, lir: &Lir, device: DeviceId, slow: 
             after: work.after.iter().map(|before| number[*before]).collect(),
             queue: queue(work, request.devices.len()),
             ways: match work.kind {
-                WorkKind::Loop { body, trips, .. } if here => bodies.ways(body, trips),
+                WorkKind::Loop { body, trips, .. } if lir.devices(work).any(|other| other == device) => bodies.ways(body, trips),
                 _ => Vec::new(),
             },
         }
     });
     let value = |id: ValueId| {
-        let bytes = if is_here(lir, id, device) { spec.slot(Bytes(lir.values[id].bytes)).0 } else { 0 };
+        let bytes = if is_here(lir, id, device, lir.here()) { spec.slot(Bytes(lir.values[id].bytes)).0 } else { 0 };
         Value { bytes, is_result: false, view_of: None }
     };
     Problem { works: works.collect(), values: lir.values.ids().map(value).collect(), base: 0, slow }
@@ -54,14 +53,14 @@ pub(super) fn problem(request: &Request<'_>, lir: &Lir, device: DeviceId, slow: 
 pub(super) fn uncounted(request: &Request<'_>, lir: &Lir, device: DeviceId) -> u64 {
     let spec = &request.devices[device.index()];
     let works = lir.all().filter(|(_, work)| work.device == device);
-    let results = works.map(|(_, work)| with_others(lir, work, |value| is_here(lir, value, device)));
+    let results = works.map(|(_, work)| with_others(lir, work, |value| is_here(lir, value, device, lir.here())));
     results.map(|results| results.into_iter().map(|value| spec.slot(Bytes(lir.values[value].bytes)).0).sum()).max().unwrap_or(0)
 }
 
-/// Whether the value is in the arena of the device.
-fn is_here(lir: &Lir, value: ValueId, device: DeviceId) -> bool {
+/// Whether the value is in the arena of the device, and of a region.
+pub(super) fn is_here(lir: &Lir, value: ValueId, device: DeviceId, region: RegionId) -> bool {
     let value = &lir.values[value];
-    value.device == device && value.home == Home::Arena && value.region == lir.here()
+    value.device == device && value.home == Home::Arena && value.region == region
 }
 
 /// By value: the work that overwrites it, if one does.
@@ -83,5 +82,5 @@ fn may_repeat(lir: &Lir, id: WorkId, device: DeviceId) -> bool {
         WorkKind::Loop { body, .. } => bodies::may_repeat(lir, *body),
         WorkKind::Request { .. } | WorkKind::Outside { .. } => false,
     };
-    may && !work.outputs.is_empty() && work.outputs.iter().all(|output| is_here(lir, *output, device))
+    may && !work.outputs.is_empty() && work.outputs.iter().all(|output| is_here(lir, *output, device, lir.here()))
 }

@@ -141,7 +141,7 @@ proptest! {
             let order = lir.region().works.clone();
             let rated = evaluate(&lir, request.devices, &order).live_peak;
             let live = Live::new(&lir, &order, request.devices);
-            let plan = pack::pack(request, lir, None).unwrap();
+            let plan = pack::pack(request, lir, &[], None).unwrap();
             for (device, plan) in plan.devices.iter().enumerate() {
                 assert_eq!(Bytes(rated[device]), plan.live);
                 assert!(plan.live <= plan.packed && plan.packed <= plan.arena);

@@ -30,6 +30,7 @@ impl Checked<'_> {
             let stays = PeakParts { variables, constants, overhead, ..PeakParts::default() };
             let is_whole =
                 device.arena == spec.reserved(device.packed) && device.arena <= Bytes(i64::MAX as u64) && device.live <= device.packed;
+            let is_whole = is_whole && device.least <= device.peak.total();
             if device.name != spec.name.to_string() || device.certainty != Certainty::Exact {
                 return Err(wrong(format!("the plan of {} is of {}", spec.name, device.name)));
             }

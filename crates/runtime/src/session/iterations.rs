@@ -189,6 +189,7 @@ mod tests {
             arena: Bytes(arena),
             packed: Bytes(arena),
             live: Bytes(arena),
+            least: Bytes::ZERO,
             holders: Vec::new(),
         }
     }

@@ -1,5 +1,6 @@
-//! Programs of loops, lists and conditions, made at random, with plans that are made to fit ever lower lines: the same bits, and no plan
-//! for a lower line takes more. The programs are those of crates/cli; `PLIMSOLL_PROGRAMS` may name another folder of them.
+//! Programs of loops, lists and conditions, made at random, with plans that are made to fit ever lower lines: the same bits, no plan
+//! for a lower line takes more, and what one byte below the least line lacks is that byte. The programs are those of crates/cli;
+//! `PLIMSOLL_PROGRAMS` may name another folder of them.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -14,7 +15,7 @@ use plimsoll_graph::id::Id;
 use plimsoll_graph::{Graph, HostTensor, Shape};
 use plimsoll_kernels::CpuKernels;
 use plimsoll_ops::Registry;
-use plimsoll_plan::{Holds, Plan, PlanBuffer};
+use plimsoll_plan::{Footprint, Holds, Plan, PlanBuffer};
 use plimsoll_runtime::{Devices, Session};
 use serde_json::Value;
 
@@ -123,22 +124,38 @@ fn within(commands: &[Command], at: usize) -> u32 {
     (begins - ends) as u32
 }
 
-/// What a session gives: values, the bytes that the plans take of each device, and how many commands run again and values wait in them.
-type Ran = (Vec<HostTensor>, Vec<Vec<Bytes>>, (usize, usize));
+/// What a session gives.
+struct Ran {
+    values: Vec<HostTensor>,
+    /// For each plan, what it takes of each device, and the bound below that.
+    peaks: Vec<Vec<Bytes>>,
+    bounds: Vec<Vec<Bytes>>,
+    /// Commands that run again, and values that wait in a file.
+    again: usize,
+    moved: usize,
+    /// What the first device is promised to hold.
+    held: Bytes,
+}
 
 fn run(session: &Session, steps: &[Step]) -> Result<Ran> {
-    let (mut values, mut peaks, mut again, mut moved) = (Vec::new(), Vec::new(), 0, 0);
+    let mut ran = Ran { values: Vec::new(), peaks: Vec::new(), bounds: Vec::new(), again: 0, moved: 0, held: Bytes::ZERO };
+    let mut footprint = Footprint::new(session.devices().specs());
     for step in steps {
         let feeds: Vec<(&str, &HostTensor)> = step.feeds.iter().map(|(name, value)| (name.as_str(), value)).collect();
         let [fetches, targets] = [&step.fetches, &step.targets].map(|names| names.iter().map(String::as_str).collect::<Vec<_>>());
         let plan = session.plan(&feeds, &fetches, &targets)?;
         check_buffers(&plan);
-        peaks.push(plan.devices.iter().map(|device| device.packed).collect());
+        assert!(plan.devices.iter().all(|device| device.least <= device.peak.total()), "{:?}", plan.devices);
+        ran.peaks.push(plan.devices.iter().map(|device| device.packed).collect());
+        ran.bounds.push(plan.devices.iter().map(|device| device.least).collect());
+        footprint.add(&plan);
         let fitting = plan.fitting.unwrap_or_default();
-        (again, moved) = (again + fitting.recomputed.len(), moved + fitting.offloaded.len());
-        values.extend(session.run(&feeds, &fetches, &targets)?);
+        ran.again += fitting.recomputed.len();
+        ran.moved += fitting.offloaded.len();
+        ran.values.extend(session.run(&feeds, &fetches, &targets)?);
     }
-    Ok((values, peaks, (again, moved)))
+    ran.held = footprint.needs()[0].peak;
+    Ok(ran)
 }
 
 #[test]
@@ -157,13 +174,15 @@ fn loops_give_the_same_bits_at_every_line() {
         let devices = fine(cpus, false);
         let session = Session::new(&devices, &graph, registry.clone()).unwrap();
         // Steps that fail are another test's.
-        let Ok((expected, highest, _)) = run(&session, &steps) else { continue };
+        let Ok(Ran { values: expected, peaks: highest, bounds, .. }) = run(&session, &steps) else { continue };
         let mut before: Option<Vec<Vec<Bytes>>> = None;
         for line in 0..=lines() {
             let most = highest.iter().flatten().max().unwrap().0 * line / lines();
             let session = session.with_lines(vec![Some(Bytes(most)); devices.specs().len()]).unwrap();
-            let (values, peaks, (runs_again, _)) = run(&session, &steps).unwrap_or_else(|error| panic!("{name} at {most}: {error}"));
+            let ran = run(&session, &steps).unwrap_or_else(|error| panic!("{name} at {most}: {error}"));
+            let Ran { values, peaks, held, .. } = ran;
             assert_eq!(values, expected, "{name} at {most}");
+            assert_eq!(ran.bounds, bounds, "{name} at {most}");
             // On several devices one may take more where another takes less.
             if devices.specs().len() == 1
                 && let Some(before) = &before
@@ -171,16 +190,23 @@ fn loops_give_the_same_bits_at_every_line() {
                 let is_no_less = before.iter().flatten().zip(peaks.iter().flatten()).all(|(low, high)| low <= high);
                 assert!(is_no_less, "{name}: {before:?} and, at the higher line {most}, {peaks:?}");
             }
+            if line == 0 && devices.specs().len() == 1 {
+                for limit in [held, held - Bytes(1)] {
+                    let session = session.with_lines(vec![Some(limit)]).unwrap();
+                    let ran = run(&session, &steps).unwrap();
+                    assert_eq!((&ran.values, ran.held), (&expected, held), "{name} at {limit}");
+                }
+            }
             lower += usize::from(line == 0 && peaks != highest);
-            again += runs_again;
+            again += ran.again;
             before = Some(peaks);
         }
         // Values that a condition may not have made wait in a file if they were.
         let session = Session::new(&fine(cpus, true), &graph, registry).unwrap();
         let lines = (0..cpus).map(|_| Bytes::ZERO).chain([FILE]).map(Some).collect();
-        let (values, _, (_, moved)) = run(&session.with_lines(lines).unwrap(), &steps).unwrap_or_else(|error| panic!("{name}: {error}"));
-        assert_eq!(values, expected, "{name} with a file");
-        waiting += moved;
+        let ran = run(&session.with_lines(lines).unwrap(), &steps).unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert_eq!(ran.values, expected, "{name} with a file");
+        waiting += ran.moved;
     }
     let is_ours = std::env::var_os("PLIMSOLL_PROGRAMS").is_none();
     assert!(!is_ours || (lower > 5 && again > 100), "{lower} programs take less, and {again} commands run again");

@@ -58,14 +58,16 @@ fn x() -> HostTensor {
     HostTensor::from_slice(Shape::from([ROWS, COLUMNS]), &values).unwrap()
 }
 
-/// What all runs are promised to hold, what that is above the processor's line, and the predicted seconds of the step.
-fn promised(session: &Session, devices: &Devices, fetch: &str) -> (Bytes, Bytes, f64) {
+/// What all runs are promised to hold, what that is above the processor's line, and the predicted seconds of the step; and the bound below
+/// each device's part of the step.
+fn promised(session: &Session, devices: &Devices, fetch: &str) -> (Bytes, Bytes, f64, Vec<Bytes>) {
     let mut footprint = Footprint::new(devices.specs());
     footprint.add(&session.plan(&[], &[], &["init"]).unwrap());
     let step = session.plan(&[("x", &x())], &[fetch], &["changes"]).unwrap();
     footprint.add(&step);
     let need = &footprint.needs()[0];
-    (need.peak, need.shortfall(), step.seconds)
+    assert!(step.devices.iter().all(|device| device.least <= device.peak.total()), "{:?}", step.devices);
+    (need.peak, need.shortfall(), step.seconds, step.devices.iter().map(|device| device.least).collect())
 }
 
 /// The values of two steps, and those of the variables behind them.
@@ -83,14 +85,14 @@ fn run(session: &Session, made: &Made, fetch: &str) -> plimsoll_base::Result<Vec
 fn at_every_line(made: &Made, fetch: &str, has_file: bool) -> Result<(Bytes, Bytes, usize), TestCaseError> {
     let open = processor(None, has_file);
     let plain = session(made, &open);
-    let (highest, ..) = promised(&plain, &open, fetch);
+    let (highest, _, _, bounds) = promised(&plain, &open, fetch);
     let expected = run(&plain, made, fetch).unwrap();
     let under = |limit: Bytes| {
         let devices = processor(Some(limit), has_file);
         (session(made, &devices), devices)
     };
     let (nothing, devices) = under(Bytes(1));
-    let (least, shortfall, _) = promised(&nothing, &devices, fetch);
+    let (least, shortfall, ..) = promised(&nothing, &devices, fetch);
     prop_assert_eq!(shortfall, least - Bytes(1));
 
     let mut lower: Option<(Bytes, f64)> = None;
@@ -98,11 +100,12 @@ fn at_every_line(made: &Made, fetch: &str, has_file: bool) -> Result<(Bytes, Byt
         let limit = Bytes(least.0 + (highest - least).0 * line / (LINES - 1));
         // Pages, which are coarser than these buffers, are no matter here.
         let with_lines = plain.with_lines([limit].into_iter().chain(has_file.then_some(FILE)).map(Some).collect()).unwrap();
-        let (peak, shortfall, seconds) = promised(&with_lines, &open, fetch);
+        let (peak, shortfall, seconds, same) = promised(&with_lines, &open, fetch);
+        prop_assert_eq!(&same, &bounds, "no line changes the bound");
         prop_assert!(peak <= limit && shortfall == Bytes::ZERO, "{limit}: {peak}");
         if line % (LINES / 2) == 0 {
             let (limited, devices) = under(limit);
-            prop_assert_eq!(promised(&limited, &devices, fetch), (peak, Bytes::ZERO, seconds), "with that limit");
+            prop_assert_eq!(promised(&limited, &devices, fetch), (peak, Bytes::ZERO, seconds, same), "with that limit");
         }
         prop_assert_eq!(&run(&with_lines, made, fetch).unwrap(), &expected, "{}", limit);
         if let Some((low, longer)) = lower {

@@ -281,6 +281,8 @@ struct Packing {
     live_bytes: u64,
     /// The difference.
     unused_bytes: u64,
+    /// No plan of these commands takes less of the device, in whatever order, and whatever runs again or waits elsewhere.
+    lower_bound_bytes: u64,
 }
 
 #[derive(Serialize)]
@@ -493,7 +495,12 @@ impl fmt::Display for Answer {
 
 impl Packing {
     fn of(device: &DevicePlan) -> Packing {
-        Packing { packed_bytes: device.packed.0, live_bytes: device.live.0, unused_bytes: device.unused().0 }
+        Packing {
+            packed_bytes: device.packed.0,
+            live_bytes: device.live.0,
+            unused_bytes: device.unused().0,
+            lower_bound_bytes: device.least.0,
+        }
     }
 }
 
