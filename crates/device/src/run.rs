@@ -100,6 +100,8 @@ pub struct Progress {
     at: AtomicU64,
     /// The smallest number of finished commands that a thread sleeps for, or [`NO_WAITER`].
     wake_at: AtomicU32,
+    /// Of a queue whose thread sleeps: the commands that it could record as finished, and has not; 0 for none.
+    unrecorded: AtomicU32,
     /// Nanoseconds for which the queue was advanced.
     busy_ns: AtomicU64,
 }
@@ -109,7 +111,7 @@ const NO_WAITER: u32 = u32::MAX;
 
 impl Default for Progress {
     fn default() -> Progress {
-        Progress { at: AtomicU64::new(0), wake_at: AtomicU32::new(NO_WAITER), busy_ns: AtomicU64::new(0) }
+        Progress { at: AtomicU64::new(0), wake_at: AtomicU32::new(NO_WAITER), unrecorded: AtomicU32::new(0), busy_ns: AtomicU64::new(0) }
     }
 }
 
@@ -171,6 +173,7 @@ impl Run {
         for progress in &mut self.queues {
             *progress.at.get_mut() = 0;
             *progress.wake_at.get_mut() = NO_WAITER;
+            *progress.unrecorded.get_mut() = 0;
             *progress.busy_ns.get_mut() = 0;
         }
         *self.failed.get_mut() = false;
@@ -262,8 +265,23 @@ impl Run {
     /// Asks for the bell to be rung when a wait of `queue` has happened. Returns whether it has happened already. For a thread that
     /// took a ticket of the bell before and looks at the run again after every ring.
     pub fn watch(&self, queue: u32, awaited: &Awaited) -> bool {
-        self.queues[awaited.wait.queue as usize].wake_at.fetch_min(awaited.wait.commands, Ordering::SeqCst);
+        let theirs = &self.queues[awaited.wait.queue as usize];
+        theirs.wake_at.fetch_min(awaited.wait.commands, Ordering::SeqCst);
+        if awaited.wait.commands <= theirs.unrecorded.load(Ordering::SeqCst) {
+            self.ring();
+        }
         self.has_reached(queue, awaited)
+    }
+
+    /// Whether a thread waits for the record that `queue` has finished so many commands, or fewer.
+    pub fn is_awaited(&self, queue: u32, finished: u32) -> bool {
+        finished >= self.queues[queue as usize].wake_at.load(Ordering::SeqCst)
+    }
+
+    /// Says that the thread of `queue` is about to sleep, and could record so many commands when it is asked: the bell rings when a thread
+    /// begins to wait for them ([`Run::is_awaited`]). 0 ends that.
+    pub fn leaves_unrecorded(&self, queue: u32, commands: u32) {
+        self.queues[queue as usize].unrecorded.store(commands, Ordering::SeqCst);
     }
 
     /// A number that is another one whenever a queue has advanced.
@@ -362,6 +380,24 @@ mod tests {
         assert!(run.advance(1, 2));
         assert_ne!(bell.ticket(), ticket);
         assert!(run.has_reached(0, &awaited) && run.watch(0, &awaited));
+    }
+
+    #[test]
+    fn a_queue_that_sleeps_hears_of_those_that_wait_for_what_it_could_record() {
+        let mut run = Run::new(2, Bindings::default());
+        run.restart();
+        let awaited = Awaited { wait: Wait { queue: 1, commands: 2 }, within: None };
+        let ticket = run.bell().ticket();
+        assert!(!run.watch(0, &awaited) && !run.is_awaited(1, 1) && run.is_awaited(1, 2));
+        assert_eq!(run.bell().ticket(), ticket);
+        run.leaves_unrecorded(1, 1);
+        assert!(!run.watch(0, &awaited));
+        assert_eq!(run.bell().ticket(), ticket);
+        run.leaves_unrecorded(1, 2);
+        assert!(!run.watch(0, &awaited));
+        assert_ne!(run.bell().ticket(), ticket);
+        run.restart();
+        assert!(!run.is_awaited(1, 2));
     }
 
     #[test]

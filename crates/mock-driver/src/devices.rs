@@ -88,6 +88,17 @@ pub unsafe extern "C" fn cuDeviceGetAttribute(value: *mut c_int, attribute: c_in
     with(|state| state.card(device).and_then(|_| unsafe { put(value, known) }))
 }
 
+/// Cards reach each other, unless one is alone ([`crate::Machine::set_alone`]).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuDeviceCanAccessPeer(reaches: *mut c_int, device: c_int, other: c_int) -> Status {
+    with(|state| {
+        let (card, other) = (state.card(device)?, state.card(other)?);
+        let alone = state.machine.is_alone(card) || state.machine.is_alone(other);
+        // SAFETY: the caller's promise.
+        unsafe { put(reaches, c_int::from(card != other && !alone)) }
+    })
+}
+
 #[unsafe(no_mangle)]
 pub extern "C" fn cuGetExportTable(_table: *mut *const c_void, _id: *const c_void) -> Status {
     NOT_FOUND

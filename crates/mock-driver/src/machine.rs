@@ -250,6 +250,18 @@ impl Machine {
         word(&self.file, CARD * (card as u64 + 1) + 104).is_ok_and(|now| now >= idle as u64)
     }
 
+    /// Whether the card reaches the memory of others, as they reach its.
+    ///
+    /// # Errors
+    /// The file system's error.
+    pub fn set_alone(&self, card: usize, alone: bool) -> io::Result<()> {
+        self.file.write_all_at(&u64::from(alone).to_le_bytes(), CARD * (card as u64 + 1) + 112)
+    }
+
+    pub(crate) fn is_alone(&self, card: usize) -> bool {
+        word(&self.file, CARD * (card as u64 + 1) + 112).is_ok_and(|alone| alone != 0)
+    }
+
     /// Bytes that programs can have.
     pub(crate) fn available(&self, card: usize) -> u64 {
         self.cards[card].total.saturating_sub(self.reserved(card))

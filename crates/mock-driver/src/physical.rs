@@ -24,6 +24,14 @@ pub struct State {
 /// The beginning of `CUmemAllocationProp`: kind, kinds of handles, kind and number of the location.
 pub type Properties = [c_int; 4];
 
+impl State {
+    /// The card whose memory is mapped there.
+    pub fn card(&self, address: u64) -> Option<usize> {
+        let (start, (bytes, handle)) = self.mappings.range(..=address).next_back()?;
+        if address - start < *bytes { self.memory.get(handle)?.card } else { None }
+    }
+}
+
 impl Process {
     fn sweep(&mut self, handle: u64) {
         if self.physical.memory.get(&handle).is_some_and(|memory| memory.handles == 0 && memory.mappings == 0)

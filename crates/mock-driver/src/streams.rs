@@ -7,7 +7,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use crate::calls::note;
 use crate::machine::Idle;
 use crate::space::host;
-use crate::state::{INVALID_HANDLE, INVALID_VALUE, NO_ADDRESS, Opaque, SUCCESS, State, Status, put, with};
+use crate::state::{INVALID_CONTEXT, INVALID_HANDLE, INVALID_VALUE, NO_ADDRESS, Opaque, SUCCESS, State, Status, put, with};
 
 type Work = Box<dyn FnOnce() + Send>;
 
@@ -33,6 +33,8 @@ struct Queue {
 pub struct Event {
     marks: Mutex<(u64, u64)>,
     changed: Condvar,
+    /// The card whose streams can have it.
+    card: usize,
 }
 
 fn locked<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -78,11 +80,11 @@ impl Stream {
 }
 
 impl Event {
+    /// One step for every other thread: a wait that knows of the mark comes behind it.
     fn record(self: &Arc<Event>, stream: &Arc<Stream>) {
         let mut marks = locked(&self.marks);
         marks.0 += 1;
         let (number, event) = (marks.0, self.clone());
-        drop(marks);
         stream.push(move || {
             let mut marks = locked(&event.marks);
             marks.1 = marks.1.max(number);
@@ -223,6 +225,10 @@ pub extern "C" fn cuStreamWaitEvent(stream: Opaque, event: Opaque, _flags: c_uin
     match found {
         Some(event) if status == SUCCESS => {
             let number = event.last();
+            // The driver lets such a wait pass. It orders nothing, so it is a mistake: a wait that was pushed before its event.
+            if number == 0 {
+                return INVALID_VALUE;
+            }
             push(stream, move || {
                 event.wait(number);
                 SUCCESS
@@ -238,7 +244,7 @@ pub unsafe extern "C" fn cuEventCreate(place: *mut Opaque, _flags: c_uint) -> St
         let (_, _, card) = state.current()?;
         state.has_room(card)?;
         let handle = state.name(1);
-        state.events.insert(handle, Arc::default());
+        state.events.insert(handle, Arc::new(Event { card, ..Event::default() }));
         // SAFETY: the caller's promise.
         unsafe { put(place, handle as Opaque) }
     })
@@ -258,7 +264,17 @@ pub extern "C" fn cuEventRecord(event: Opaque, stream: Opaque) -> Status {
         Ok(())
     });
     match found {
-        Some(event) if status == SUCCESS => on(stream, |stream| event.record(stream)),
+        Some(event) if status == SUCCESS => {
+            // Event and stream are of one context.
+            let mut fits = true;
+            let status = on(stream, |stream| {
+                fits = stream.card == event.card;
+                if fits {
+                    event.record(stream);
+                }
+            });
+            if fits { status } else { INVALID_HANDLE }
+        }
         _ => status,
     }
 }
@@ -350,6 +366,30 @@ pub unsafe extern "C" fn cuMemcpyDtoHAsync_v2(to: *mut c_void, from: u64, bytes:
         status => status,
     });
     if pinned || pushed != SUCCESS { pushed } else { wait(stream) }
+}
+
+/// A stream of either card. Each address is of the card of its context.
+#[unsafe(no_mangle)]
+pub extern "C" fn cuMemcpyPeerAsync(to: u64, onto: Opaque, from: u64, of: Opaque, bytes: usize, stream: Opaque) -> Status {
+    note("cuMemcpyPeerAsync");
+    let status = with(|state| {
+        let card = |context: Opaque| state.card(state.contexts.get(&(context as u64)).ok_or(INVALID_CONTEXT)?.device);
+        let (onto, of, on) = (card(onto)?, card(of)?, state.stream(stream)?.card);
+        state.works(onto).and(state.works(of))?;
+        let lies = |address: u64, card: usize| state.physical.card(address) == Some(card);
+        if (on == onto || on == of) && lies(to, onto) && lies(from, of) { Ok(()) } else { Err(INVALID_VALUE) }
+    });
+    if status != SUCCESS {
+        return status;
+    }
+    push(stream, move || match usable(from, bytes as u64).max(usable(to, bytes as u64)) {
+        SUCCESS => {
+            // SAFETY: the cards' memory, which nothing but their streams uses.
+            unsafe { host(to).copy_from(host(from), bytes) };
+            SUCCESS
+        }
+        status => status,
+    })
 }
 
 #[unsafe(no_mangle)]

@@ -12,6 +12,7 @@ use crate::emit;
 /// A card with the kernels that were loaded there. Its logical devices share it; kernels stay as long as it does.
 #[derive(Debug)]
 pub struct CudaCard {
+    name: String,
     context: Arc<Context>,
     compiler: Arc<Compiler>,
     kernels: Mutex<Kernels>,
@@ -30,11 +31,16 @@ impl CudaCard {
     /// FAILED_PRECONDITION for a card that is too old; the driver's error.
     pub fn open(driver: &Arc<CudaDriver>, card: &DriverCard, compiler: &Arc<Compiler>) -> Result<Arc<CudaCard>> {
         let context = Context::new(driver, card)?;
-        Ok(Arc::new(CudaCard { context, compiler: compiler.clone(), kernels: Mutex::default() }))
+        Ok(Arc::new(CudaCard { name: card.name.clone(), context, compiler: compiler.clone(), kernels: Mutex::default() }))
     }
 
     pub(super) fn context(&self) -> &Arc<Context> {
         &self.context
+    }
+
+    /// The driver's name of it.
+    pub fn name(&self) -> &str {
+        &self.name
     }
 
     /// Bytes in which it gives out memory.

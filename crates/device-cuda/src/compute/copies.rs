@@ -1,4 +1,7 @@
-//! Copies that a queue pushes by themselves: in the card's memory, and in pieces by pinned memory from and to the host and other cards.
+//! Copies that a queue pushes by themselves: in the card's memory, from and to cards that it reaches, and in pieces by pinned memory from and
+//! to the host and the other cards.
+
+use std::sync::Arc;
 
 use super::loaded::{NONE, Step};
 use super::queue::{BEYOND_REACH, Ended, PIECE, Queue, Side, fault_of};
@@ -15,8 +18,15 @@ impl Queue<'_> {
         if !self.is_wanted(step)? {
             return Ok(false);
         }
-        // Pieces go by pinned memory. Nothing is written behind a fault.
+        // Nothing is written behind a fault.
         if self.may_have_failed {
+            self.sync()?;
+        }
+        if self.copy_across(&from, &to, bytes)? {
+            return Ok(true);
+        }
+        // Pieces go by pinned memory. Another card's is used by the host: what this stream waits for has to be over.
+        if matches!((&from.1, &to.1), (Side::Other(_), _) | (_, Side::Other(_))) {
             self.sync()?;
         }
         for at in (0..bytes).step_by(PIECE) {
@@ -29,6 +39,24 @@ impl Queue<'_> {
             self.write_piece(&to, at, slot, size)?;
         }
         Ok(true)
+    }
+
+    /// Copies between two cards in the stream, where one reaches the other.
+    fn copy_across(&mut self, (from, of): &(u64, Side), (to, onto): &(u64, Side), bytes: u64) -> Result<bool, Ended> {
+        let here = &self.shared.context;
+        let (of, onto) = match (of, onto) {
+            (Side::Other(other), Side::Here) if here.reaches(other) => (other, here),
+            (Side::Here, Side::Other(other)) if here.reaches(other) => (here, other),
+            _ => return Ok(false),
+        };
+        let copied = self.shared.stream.copy_across((*to, onto), (*from, of), bytes);
+        self.is_pending = true;
+        copied.map(|()| true).map_err(|trouble| {
+            // Which of them it is, only the card itself says.
+            let other = if Arc::ptr_eq(of, here) { onto } else { of };
+            let is_the_others = other.free_bytes().is_err();
+            self.failed(fault_of(if is_the_others { other } else { here }, trouble))
+        })
     }
 
     /// Bytes of the source to a piece of pinned memory. They are there when it is back.

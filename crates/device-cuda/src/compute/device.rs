@@ -35,9 +35,9 @@ impl CudaDevice {
         DeviceSpec { overhead, granularity, alignment: ALIGNMENT, threads: 1, ..spec }
     }
 
-    /// The bytes of a card with that granularity that each of its logical devices takes for itself: a piece, and room for graphs.
-    pub fn own(granularity: u64) -> Bytes {
-        Bytes(granularity) + GraphUse::default().room
+    /// The bytes of a card of that name and granularity that each of its logical devices takes for itself: a piece, and room for graphs.
+    pub fn own(name: &str, granularity: u64) -> Bytes {
+        Bytes(granularity) + GraphUse::on(name).taken.device
     }
 
     /// A device on a card, with that line, that computes with kernels of `library`. `spec` is as [`CudaDevice::spec`] makes it; its
@@ -64,7 +64,7 @@ impl CudaDevice {
             return Err(Error::internal(format!("{} has an overhead of {}, which is not the card's", spec.name, spec.overhead)));
         }
         let memory = CudaMemory::new(&context, &ledger);
-        let shared = Arc::new(Shared { context, stream, words, graphs: GraphRoom::new(graphs.room), at_once: graphs.at_once });
+        let shared = Arc::new(Shared { context, stream, words, graphs: GraphRoom::new(graphs.taken), at_once: graphs.at_once });
         let threads = Threads::new("plimsoll-cuda", {
             let shared = shared.clone();
             move |job| perform(&shared, job)

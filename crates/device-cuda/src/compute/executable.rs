@@ -7,6 +7,7 @@ use plimsoll_base::Code;
 use plimsoll_device::{Executable, Failure, Fault, Run, Threads};
 
 use super::loaded::Loaded;
+use super::marks::Marks;
 use super::memory::LOST;
 use super::queue::{self, Kept, Shared};
 
@@ -24,14 +25,15 @@ pub(super) struct Job {
 }
 
 /// The device's state for a queue of a run.
-struct State {
+pub(super) struct State {
     /// Its graphs go before the kernels that they have.
     kept: UnsafeCell<Result<Kept, Fault>>,
     loaded: Arc<Loaded>,
+    pub marks: Marks,
 }
 
 // SAFETY: `kept` is used by the thread that has the job, and there is one job at a time for a queue of a run: a run is submitted again
-// only when it is over.
+// only when it is over. The rest may be used by any thread.
 unsafe impl Sync for State {}
 
 impl Executable for CudaExecutable {
@@ -54,15 +56,15 @@ impl Executable for CudaExecutable {
 }
 
 /// Runs a job, on a thread of the device.
-pub(super) fn perform(shared: &Shared, Job { loaded, run }: Job) {
-    let make = || State { loaded: loaded.clone(), kept: UnsafeCell::new(Kept::new(shared)) };
+pub(super) fn perform(shared: &Arc<Shared>, Job { loaded, run }: Job) {
+    let make = || State { loaded: loaded.clone(), kept: UnsafeCell::new(Kept::new(shared)), marks: Marks::new(shared) };
     let fail = |fault| run.fail(Failure { queue: loaded.queue, command: 0, fault });
     match run.kept_or(loaded.queue, make).filter(|state| Arc::ptr_eq(&state.loaded, &loaded)) {
         None => fail(Fault { code: Code::Internal, message: "the run was made for another program", numbers: [0, 0] }),
         Some(state) => {
             // SAFETY: see `State`.
             match unsafe { &mut *state.kept.get() } {
-                Ok(kept) => queue::run(shared, &loaded, &run, kept),
+                Ok(kept) => queue::run(shared, &loaded, &run, kept, &state.marks),
                 Err(fault) => {
                     fail(*fault);
                     // The next run of it tries again.

@@ -3,10 +3,12 @@
 use std::sync::Arc;
 
 use plimsoll_base::Code;
-use plimsoll_device::{Bindings, Failure, Fault, Place, Round, Run};
+use plimsoll_device::{Awaited, Bindings, Failure, Fault, Place, Round, Run};
 
+use super::executable::State;
 use super::graph_room::GraphRoom;
 use super::loaded::{Action, Launch, LaunchArg, Loaded, NONE, Step};
+use super::marks::Marks;
 use super::memory::LOST;
 use super::stretch::Graphs;
 use super::words::{Word, Words};
@@ -178,9 +180,9 @@ pub(super) enum Ended {
 }
 
 /// Runs the queue. When it is back, nothing on the card uses the run's blocks any more.
-pub(super) fn run(shared: &Shared, loaded: &Loaded, run: &Run, kept: &mut Kept) {
+pub(super) fn run(shared: &Shared, loaded: &Loaded, run: &Run, kept: &mut Kept, marks: &Marks) {
     let context = &shared.context;
-    let entered = context.enter();
+    let entered = context.enter().and_then(|()| marks.begin());
     if entered.is_ok() {
         kept.bind(shared, loaded, &run.bindings);
         kept.prepare(shared, loaded, run);
@@ -199,6 +201,8 @@ pub(super) fn run(shared: &Shared, loaded: &Loaded, run: &Run, kept: &mut Kept) 
         loaded,
         run,
         kept,
+        marks,
+        told: true,
         number: 0,
         is_pending: true,
         may_have_failed: false,
@@ -213,6 +217,7 @@ pub(super) fn run(shared: &Shared, loaded: &Loaded, run: &Run, kept: &mut Kept) 
         (Err(Ended::Failed(failure)), _) | (_, Err(Ended::Failed(failure))) => run.fail(failure),
         _ => {}
     }
+    marks.end(run);
 }
 
 pub(super) struct Queue<'a> {
@@ -220,6 +225,9 @@ pub(super) struct Queue<'a> {
     pub loaded: &'a Loaded,
     run: &'a Run,
     pub kept: &'a mut Kept,
+    marks: &'a Marks,
+    /// Whether the run knows of all that is pushed.
+    told: bool,
     /// The command that is pushed.
     pub number: u32,
     /// Whether something was pushed since the host last waited for the card.
@@ -233,7 +241,7 @@ pub(super) struct Queue<'a> {
     uses_graphs: bool,
 }
 
-impl Queue<'_> {
+impl<'a> Queue<'a> {
     fn steps(&mut self) -> Result<(), Ended> {
         let loaded = self.loaded;
         while let Some(step) = loaded.steps.get(self.number as usize) {
@@ -251,6 +259,7 @@ impl Queue<'_> {
                     self.sync()?;
                 }
                 self.launch_stretch(stretch)?;
+                self.announce()?;
                 continue;
             }
             let since = self.run.begins();
@@ -294,8 +303,22 @@ impl Queue<'_> {
                 self.run.advance_round(loaded.queue, step.round, behind);
             }
             self.number = behind;
+            self.announce()?;
         }
         self.settle()
+    }
+
+    /// Tells queues on other streams what was pushed, where none of it can fail and the host owes nothing. Otherwise these wait for the card
+    /// to have done it.
+    fn announce(&mut self) -> Result<(), Ended> {
+        self.told = false;
+        if self.is_asked() {
+            return self.settle();
+        }
+        if !self.is_open() {
+            self.marks.announce(self.run, self.run.turn(self.loaded.queue), self.number);
+        }
+        Ok(())
     }
 
     /// Launches a stretch, whose first command is the next.
@@ -325,27 +348,81 @@ impl Queue<'_> {
     /// Waits until the waits of the step are over. The card's part is said before: another queue may wait for it.
     fn wait(&mut self, step: &Step) -> Result<(), Ended> {
         for wait in &step.waits {
-            if self.run.has_reached(self.loaded.queue, wait) {
+            if self.has_come(wait)? {
                 continue;
             }
-            self.settle()?;
-            while !self.run.has_reached(self.loaded.queue, wait) {
-                let ticket = self.run.bell().ticket();
-                if self.run.has_failed() {
-                    return Err(Ended::Elsewhere);
-                }
-                if !self.run.watch(self.loaded.queue, wait) {
-                    self.run.bell().wait(ticket);
-                }
-            }
+            let come = self.sleep_for(wait);
+            self.leaves(0);
+            come?;
         }
         Ok(())
+    }
+
+    /// Whether something that is pushed may fail, or the host has still to do its part.
+    fn is_open(&self) -> bool {
+        self.may_have_failed || self.owed.is_some()
+    }
+
+    /// Before and behind a sleep: the commands that are pushed and not known to others, 0 for none.
+    fn leaves(&self, commands: u32) {
+        self.run.leaves_unrecorded(self.loaded.queue, commands);
+        self.marks.leaves_unannounced(if self.is_open() { commands } else { 0 });
+    }
+
+    /// Sleeps until a wait is over, or the card's.
+    fn sleep_for(&mut self, wait: &Awaited) -> Result<(), Ended> {
+        loop {
+            self.leaves(if self.told { 0 } else { self.number });
+            let ticket = self.run.bell().ticket();
+            // A queue that is on no card, or that has not begun, says when its commands have run.
+            let partner = self.partner(wait).filter(|_| self.uses_graphs);
+            let is_watched =
+                partner.map(|marks| marks.watch(self.run, wait.wait.commands)).is_some() || !self.run.watch(self.loaded.queue, wait);
+            if self.has_come(wait)? {
+                return Ok(());
+            }
+            if self.run.has_failed() {
+                return Err(Ended::Elsewhere);
+            }
+            // Others may wait for what is done here.
+            if self.is_asked() {
+                self.settle()?;
+            } else if is_watched {
+                self.run.bell().wait(ticket);
+            }
+        }
+    }
+
+    /// Whether a thread waits for what is pushed and not known to it: a processor's for what has run, a card's for what cannot fail.
+    fn is_asked(&self) -> bool {
+        let asked = self.run.is_awaited(self.loaded.queue, self.number) || self.is_open() && self.marks.is_awaited(self.number);
+        asked && !self.told
+    }
+
+    /// The marks of a queue that waits can be ordered behind: one of a card of the same driver.
+    fn partner(&self, wait: &Awaited) -> Option<&'a Marks> {
+        let marks = &self.run.kept::<State>(wait.wait.queue)?.marks;
+        marks.is_of(self.shared).then_some(marks)
+    }
+
+    /// Whether a wait is over, or from now on the card's. Commands that are timed wait for what has run.
+    fn has_come(&mut self, wait: &Awaited) -> Result<bool, Ended> {
+        if self.run.has_reached(self.loaded.queue, wait) {
+            return Ok(true);
+        }
+        let Some(marks) = self.partner(wait).filter(|_| self.uses_graphs) else { return Ok(false) };
+        let ordered = marks.order(self.shared, wait, self.run.turn(self.loaded.queue));
+        // What is done here comes behind work of another card: that is over when this stream has come so far.
+        self.is_pending |= ordered.as_ref().is_ok_and(|ordered| *ordered);
+        ordered.map_err(|(context, trouble)| self.failed(fault_of(context, trouble)))
     }
 
     /// Waits for the card, and says how far the queue is.
     fn settle(&mut self) -> Result<(), Ended> {
         self.sync()?;
         self.run.advance(self.loaded.queue, self.number);
+        self.told = true;
+        self.marks.announce(self.run, self.run.turn(self.loaded.queue), self.number);
         Ok(())
     }
 

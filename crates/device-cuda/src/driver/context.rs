@@ -71,6 +71,13 @@ impl Context {
         Ok(Arc::new(context))
     }
 
+    /// Whether this card copies from and to the memory of another one by itself.
+    pub fn reaches(&self, other: &Context) -> bool {
+        let mut reaches = 0;
+        let asked = call!(self.driver, can_reach(&mut reaches, self.device, other.device));
+        asked.is_ok() && reaches != 0 && self.driver.functions.copy_across.is_some()
+    }
+
     /// Counts bytes in a ledger, which lasts until the context has ended: other programs are not granted bytes that the card still has
     /// in use.
     ///

@@ -93,7 +93,7 @@ impl CudaDriver {
             let message = format!("the NVIDIA driver is of CUDA {major}.{minor}; cards compute from CUDA {oldest}.{point} on");
             return Err(Error::failed_precondition(message).with_remedy("install a newer driver (580 or later)"));
         }
-        if let Some(missing) = driver.functions.missing(&["context_flags", "context_state"]) {
+        if let Some(missing) = driver.functions.missing(&["context_flags", "context_state", "can_reach", "copy_across"]) {
             let message = format!("the NVIDIA driver has no {missing}: it cannot compute for programs");
             return Err(Error::failed_precondition(message).with_remedy("install a newer driver (580 or later)"));
         }

@@ -211,6 +211,9 @@ functions! {
     event_create: unsafe extern "C" fn(*mut Handle, c_uint) -> c_uint = c"cuEventCreate";
     event_destroy: unsafe extern "C" fn(Handle) -> c_uint = c"cuEventDestroy_v2";
     event_record: unsafe extern "C" fn(Handle, Handle) -> c_uint = c"cuEventRecord";
+    stream_wait: unsafe extern "C" fn(Handle, Handle, c_uint) -> c_uint = c"cuStreamWaitEvent";
+    can_reach: unsafe extern "C" fn(*mut c_int, c_int, c_int) -> c_uint = c"cuDeviceCanAccessPeer";
+    copy_across: unsafe extern "C" fn(u64, Handle, u64, Handle, usize, Handle) -> c_uint = c"cuMemcpyPeerAsync";
     event_synchronize: unsafe extern "C" fn(Handle) -> c_uint = c"cuEventSynchronize";
     module_load: unsafe extern "C" fn(*mut Handle, *const c_void) -> c_uint = c"cuModuleLoadData";
     module_unload: unsafe extern "C" fn(Handle) -> c_uint = c"cuModuleUnload";

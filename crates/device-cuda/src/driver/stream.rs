@@ -4,7 +4,7 @@ use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
 use super::raw::{self, Handle, Trouble};
-use super::{Argument, CudaDriver, Function, Pinned, call};
+use super::{Argument, Context, CudaDriver, Function, Pinned, call};
 
 /// A queue of a card: what is pushed runs in order. The calling thread is in the card's context.
 #[derive(Debug)]
@@ -55,6 +55,16 @@ impl Stream {
     /// Copies in the card's memory.
     pub fn copy(&self, to: u64, from: u64, bytes: u64) -> Result<(), Trouble> {
         call!(self.driver, copy(to, from, bytes as usize, self.handle))
+    }
+
+    /// Copies from another card's memory, or to it. The driver chooses the way.
+    pub fn copy_across(&self, (to, onto): (u64, &Context), (from, of): (u64, &Context), bytes: u64) -> Result<(), Trouble> {
+        call!(self.driver, copy_across(to, onto.handle(), from, of.handle(), bytes as usize, self.handle))
+    }
+
+    /// What is pushed from now on waits for what was before the mark when it was last recorded, on whichever card that is.
+    pub fn wait(&self, event: &Event) -> Result<(), Trouble> {
+        call!(self.driver, stream_wait(self.handle, event.handle, 0))
     }
 
     /// Launches a kernel of blocks in one dimension. The arguments are as it declares them; addresses among them are those of memory

@@ -1,6 +1,7 @@
 //! The mock driver, called by hand.
 
 use std::ffi::{CString, c_char, c_uint, c_void};
+use std::path::Path;
 
 use super::machine::Machine;
 
@@ -19,7 +20,12 @@ pub(crate) use call;
 
 impl Driver {
     pub fn open(machine: &Machine) -> Driver {
-        let path = CString::new(machine.driver().to_str().expect("a path in UTF-8")).unwrap();
+        Driver::at(&machine.driver())
+    }
+
+    /// The driver there.
+    pub fn at(path: &Path) -> Driver {
+        let path = CString::new(path.to_str().expect("a path in UTF-8")).unwrap();
         // SAFETY: a library without constructors.
         let library = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW) };
         assert!(!library.is_null(), "the mock driver was built");

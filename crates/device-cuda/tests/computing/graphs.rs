@@ -14,11 +14,11 @@ use plimsoll_request::movement::Movement;
 use super::driver::{Driver, Handle, INVALID_VALUE, call};
 use super::rig::Cards;
 
-fn command(work: Work, args: Vec<BufferRef>) -> Command {
+pub fn command(work: Work, args: Vec<BufferRef>) -> Command {
     Command { work, args, scratch: None, worker_scratch: None, guard: None, waits: vec![], label: "node".into() }
 }
 
-fn buffer(place: Place, offset: u64, bytes: u64) -> BufferRef {
+pub fn buffer(place: Place, offset: u64, bytes: u64) -> BufferRef {
     BufferRef { place, offset, bytes }
 }
 
@@ -27,21 +27,22 @@ fn here(offset: u64, bytes: u64) -> BufferRef {
 }
 
 /// A four-byte value, sixteen bytes of it.
-fn fill(from: BufferRef, to: BufferRef) -> Command {
+pub fn fill(from: BufferRef, to: BufferRef) -> Command {
     let request = KernelRequest::Movement { element: 4, movement: Movement::Fill { elements: to.bytes / 4 } };
     let variant = CudaLibrary.variants(&any_card(), &request).unwrap().remove(0);
     command(Work::Kernel(KernelCall { request: Arc::new(request), variant: Arc::new(variant), step: 0 }), vec![from, to])
 }
 
 /// A value from the caller, filled into as many places as there are, the last of which goes back.
-fn program(fills: u64) -> Vec<Command> {
+pub fn program(fills: u64) -> Vec<Command> {
     let mut commands = vec![command(Work::Copy, vec![buffer(Place::Feed(0), 0, 4), here(0, 4)])];
     commands.extend((1..=fills).map(|at| fill(here(if at == 1 { 0 } else { 256 * (at - 1) }, 4), here(256 * at, 16))));
     commands.push(command(Work::Copy, vec![here(256 * fills, 16), buffer(Place::Fetch(0), 0, 16)]));
     commands
 }
 
-struct Loaded {
+/// A program of one queue, and its run.
+pub struct Loaded {
     executable: Box<dyn Executable>,
     _arena: Block,
     device: CudaDevice,
@@ -50,7 +51,10 @@ struct Loaded {
 
 impl Loaded {
     fn new(cards: &Cards, commands: Vec<Command>) -> Loaded {
-        let device = cards.device(&cards.card(0), 0, Some(Bytes(32 << 20)), Arc::new(CudaLibrary)).unwrap();
+        Loaded::on(cards.device(&cards.card(0), 0, Some(Bytes(32 << 20)), Arc::new(CudaLibrary)).unwrap(), commands)
+    }
+
+    pub fn on(device: CudaDevice, commands: Vec<Command>) -> Loaded {
         let arena = device.allocate(Bytes(1 << 20), "arena").unwrap();
         let executable = device.load(0, Arc::new(Program { commands })).unwrap();
         let nowhere = Address::new(null_mut());
@@ -59,16 +63,30 @@ impl Loaded {
     }
 
     /// A step whose caller's memory is elsewhere than before: what came back.
-    fn step(&mut self, value: u32) -> [u32; 4] {
+    pub fn step(&mut self, value: u32) -> [u32; 4] {
         let (feed, mut fetch) = (Box::new(value), Box::new([0u32; 4]));
         let run = Run::alone(&mut self.run);
         run.bindings.feeds[0] = Address::new((&raw const *feed).cast_mut().cast());
         run.bindings.fetches[0] = Address::new((&raw mut *fetch).cast());
-        run.restart();
+        self.submit();
+        *fetch
+    }
+
+    /// So many steps with the same memory of the caller; what each is timed by.
+    pub fn steps(&mut self, count: u32, mut time: impl FnMut(&mut dyn FnMut())) {
+        let (feed, mut fetch) = (Box::new(7u32), Box::new([0u32; 4]));
+        let run = Run::alone(&mut self.run);
+        run.bindings.feeds[0] = Address::new((&raw const *feed).cast_mut().cast());
+        run.bindings.fetches[0] = Address::new((&raw mut *fetch).cast());
+        (0..count).for_each(|_| time(&mut || self.submit()));
+        assert_eq!(*fetch, [7; 4]);
+    }
+
+    fn submit(&mut self) {
+        Run::alone(&mut self.run).restart();
         self.executable.submit(&self.run);
         self.device.drive(&self.run);
         assert_eq!(self.run.failure(), None);
-        *fetch
     }
 }
 
@@ -120,15 +138,15 @@ fn graphs_stay_within_the_room_that_is_kept_for_them() {
     let without = cards.machine.used(0);
     (1..4).for_each(|value| assert_eq!(loaded.step(value), [value; 4]));
     let taken = cards.machine.used(0) - without;
-    assert!(taken >= 22 * 8192 && taken <= GraphUse::default().room.0 && launches() == 2, "{taken}");
+    assert!(taken >= 22 * 8192 && taken <= GraphUse::on("").taken.device.0 && launches() == 2, "{taken}");
     drop(loaded);
     assert_eq!(cards.machine.used(0), 0);
     // No room, or none on the card: the same values by single commands, step after step.
-    cards.graphs.room = Bytes(100_000);
+    cards.graphs = cards.graphs.with_room(Bytes(100_000));
     let mut loaded = Loaded::new(&cards, program(20));
     (1..4).for_each(|value| assert_eq!(loaded.step(value), [value; 4]));
     assert_eq!((launches(), cards.machine.used(0)), (2, without));
-    cards.graphs = GraphUse::default();
+    cards.graphs = GraphUse::on("");
     cards.machine.gpus.set_graph_node(0, 64 << 20).unwrap();
     let mut loaded = Loaded::new(&cards, program(20));
     (1..4).for_each(|value| assert_eq!(loaded.step(value), [value; 4]));

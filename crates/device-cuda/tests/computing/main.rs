@@ -1,6 +1,9 @@
 //! Cards that compute, without a card: the driver's library and the compiler's are mocks, opened by their paths as the real ones are.
 
+mod across;
+mod card;
 mod driver;
+mod engines;
 mod faults;
 mod graphs;
 mod machine;
@@ -24,6 +27,8 @@ fn cards_do_what_devices_do() {
     // Whether devices are parts of one card, and whether graphs are made at the first step.
     for (is_one, at_once) in [(false, false), (true, false), (false, true), (true, true)] {
         let Some(cards) = Cards::new(&format!("suite-{is_one}-{at_once}"), &[256; 3]) else { return };
+        // One of the cards reaches no other, in half of the rounds.
+        cards.machine.gpus.set_alone(2, at_once).unwrap();
         run_all(&Cards { is_one, graphs: GraphUse { at_once, ..cards.graphs }, ..cards });
     }
 }
@@ -110,7 +115,7 @@ fn bytes_go_back_to_others_after_the_card_has_them() {
         let spec = CudaDevice::spec(card.granularity(), spec);
         let gpus = mock::Machine::open(cards.machine.folder()).unwrap();
         let ledger = Ledger::with_upstream("GPU:0", Some(Bytes(48 << 20)), Behind { gpus, seen: seen.clone() });
-        CudaDevice::on(card, spec, ledger, Arc::new(CudaLibrary), GraphUse::default())
+        CudaDevice::on(card, spec, ledger, Arc::new(CudaLibrary), GraphUse::on(""))
     };
     let card = cards.card(0);
     let device = open(&card, 6 << 20).unwrap();

@@ -27,7 +27,7 @@ impl Cards {
         let machine = Machine::new(test, mebibytes)?;
         let driver = CudaDriver::load(&machine.driver()).unwrap();
         let compiler = Arc::new(Compiler::load(&machine.compiler(), Some(machine.folder().join("cubins"))).unwrap());
-        Some(Cards { machine, driver, compiler, is_one: false, graphs: GraphUse::default() })
+        Some(Cards { machine, driver, compiler, is_one: false, graphs: GraphUse::on("") })
     }
 
     pub fn card(&self, number: usize) -> Arc<CudaCard> {
