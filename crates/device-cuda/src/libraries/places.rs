@@ -33,13 +33,14 @@ pub(super) fn folders(environment: &Environment, program: Option<&Path>, library
 
 /// The folders of a wheel: of CUDA 13, and a name of its own.
 fn wheels(library: ComputeLibrary) -> impl Iterator<Item = &'static str> {
-    let own = match library {
-        ComputeLibrary::Driver => None,
-        ComputeLibrary::Nvrtc => Some("cuda_nvrtc"),
-        ComputeLibrary::Cudnn => Some("cudnn"),
-        ComputeLibrary::CublasLt => Some("cublas"),
+    let own: &[&str] = match library {
+        ComputeLibrary::Driver => &[],
+        ComputeLibrary::Nvrtc => &["cuda_nvrtc"],
+        // The second has the engines alone that are compiled for a graph.
+        ComputeLibrary::Cudnn => &["cudnn", "cudnn_jit"],
+        ComputeLibrary::CublasLt => &["cublas"],
     };
-    ["cu13"].into_iter().chain(own)
+    ["cu13"].into_iter().chain(own.iter().copied())
 }
 
 /// The environment of the first `python3` on the path.
@@ -81,7 +82,7 @@ mod tests {
         assert_eq!(found[..3], ["/a", "/b", "/usr/bin"].map(PathBuf::from));
         assert_eq!(found[3..5], [packages.join("cu13/lib"), packages.join("cudnn/lib")]);
         assert_eq!(found.last(), Some(&prefix.join("lib")));
-        assert_eq!(found.len(), 3 + 2 * 2 * 2 + 1);
+        assert_eq!(found.len(), 3 + 2 * 2 * 3 + 1);
         // The environment of the program `python3`, where none is active.
         let path = format!("/nowhere:{}", prefix.join("bin").display());
         let by_path = folders(&Environment::new().with("PATH", &path), None, ComputeLibrary::Nvrtc);

@@ -1,0 +1,140 @@
+//! Convolutions as cuDNN has them.
+
+use std::sync::Arc;
+
+use plimsoll_base::{DataType, Error, Result};
+use plimsoll_request::conv::ConvSpec;
+use plimsoll_request::window::Layout;
+
+use super::descriptor::Descriptor;
+use super::raw::{CROSS_CORRELATION, Functions, attribute, element, kind};
+
+/// What of a convolution is computed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ConvolutionKind {
+    /// The result, from input and filter.
+    Forward,
+    /// The gradient by the input, from the filter and the gradient by the result.
+    ByInput,
+    /// The gradient by the filter, from the input and the gradient by the result.
+    ByFilter,
+}
+
+impl ConvolutionKind {
+    /// All of them.
+    pub const ALL: [ConvolutionKind; 3] = [ConvolutionKind::Forward, ConvolutionKind::ByInput, ConvolutionKind::ByFilter];
+}
+
+/// A graph of one convolution. Input and result have their channels last or first, the filter is in TensorFlow's layout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConvolutionPlan {
+    /// What is computed.
+    pub kind: ConvolutionKind,
+    /// Its sizes.
+    pub spec: ConvSpec,
+}
+
+/// `cudnnDataType_t` of elements; sums are floats.
+fn data_type(data_type: DataType) -> Result<i32> {
+    match data_type {
+        DataType::Float => Ok(0),
+        DataType::Half => Ok(2),
+        DataType::Bfloat16 => Ok(9),
+        other => Err(Error::unimplemented(format!("convolutions of {} by cuDNN", other.name()))),
+    }
+}
+
+/// Numbers of cuDNN.
+fn numbers(sizes: impl IntoIterator<Item = u64>) -> Result<Vec<i64>> {
+    let number = |size| i64::try_from(size).ok().filter(|size| *size > 0);
+    sizes.into_iter().map(number).collect::<Option<_>>().ok_or_else(|| Error::unimplemented("a convolution of no elements by cuDNN"))
+}
+
+/// A tensor of these sizes, batch and channels before the axes, whose elements lie in memory in the order of `outermost`.
+fn tensor(cudnn: &Arc<Functions>, name: i64, sizes: &[i64], outermost: &[usize], of: i32) -> Result<Descriptor> {
+    let mut strides = vec![1i64; sizes.len()];
+    let mut step = 1i64;
+    for &at in outermost.iter().rev() {
+        strides[at] = step;
+        step = step.checked_mul(sizes[at]).ok_or_else(|| Error::unimplemented("a tensor of that many elements by cuDNN"))?;
+    }
+    let tensor = Descriptor::new(cudnn, kind::TENSOR, "a tensor")?;
+    tensor.number(attribute::TENSOR_TYPE, element::DATA_TYPE, of)?;
+    tensor.integers(attribute::TENSOR_SIZES, sizes)?;
+    tensor.integers(attribute::TENSOR_STRIDES, &strides)?;
+    tensor.integers(attribute::TENSOR_NAME, &[name])?;
+    // Less than what buffers have: the first bytes of a view lie anywhere.
+    tensor.integers(attribute::TENSOR_ALIGNMENT, &[16])?;
+    tensor.bool(attribute::TENSOR_IS_VIRTUAL, false)?;
+    tensor.finish("a tensor")
+}
+
+impl ConvolutionPlan {
+    /// The graph.
+    ///
+    /// # Errors
+    /// UNIMPLEMENTED for what cuDNN has no words for; cuDNN's refusal.
+    pub(super) fn graph(&self, cudnn: &Arc<Functions>) -> Result<Descriptor> {
+        let ConvSpec { batch, in_c, out_c, axes, layout, groups, .. } = self.spec;
+        let of = data_type(self.spec.data_type)?;
+        let count = axes.len();
+        // cuDNN has two axes or three.
+        let spare = 2usize.saturating_sub(count);
+        let along = |size: fn(&plimsoll_request::window::WindowAxis) -> u64| axes.iter().map(size).chain(std::iter::repeat_n(1, spare));
+        let images = |channels: u64, size| numbers([batch, channels].into_iter().chain(along(size)));
+        let (input, result) = (images(in_c, |axis| axis.size)?, images(out_c, |axis| axis.positions)?);
+        let in_group = in_c.checked_div(groups).unwrap_or(0);
+        let filter = numbers([out_c, in_group].into_iter().chain(along(|axis| axis.taps)))?;
+        let last = 2 + count + spare;
+        let order: Vec<usize> = match layout {
+            Layout::ChannelsLast => [0].into_iter().chain(2..last).chain([1]).collect(),
+            Layout::ChannelsFirst => (0..last).collect(),
+        };
+        // Taps, channels of the input, channels of the result.
+        let filter_order: Vec<usize> = (2..last).chain([1, 0]).collect();
+        let [x, w, y] = [(1, &input, &order), (2, &filter, &filter_order), (3, &result, &order)]
+            .map(|(name, sizes, order)| tensor(cudnn, name, sizes, order, of));
+        let convolution = self.convolution(cudnn, spare)?;
+        let (what, first) = match self.kind {
+            ConvolutionKind::Forward => (kind::FORWARD, 700),
+            ConvolutionKind::ByInput => (kind::BY_INPUT, 706),
+            ConvolutionKind::ByFilter => (kind::BY_FILTER, 712),
+        };
+        // Alpha, beta, the convolution, the filter, the input, the result: in this order for each kind.
+        let operation = Descriptor::new(cudnn, what, "a convolution")?;
+        operation.float(first, 1.0)?;
+        operation.float(first + 1, 0.0)?;
+        for (at, other) in [(2, &convolution), (3, &w?), (4, &x?), (5, &y?)] {
+            operation.descriptors(first + at, &[other])?;
+        }
+        let operation = operation.finish("a convolution")?;
+        let graph = Descriptor::new(cudnn, kind::GRAPH, "a graph")?;
+        graph.descriptors(attribute::GRAPH_OPERATIONS, &[&operation])?;
+        graph.finish("a graph of a convolution")
+    }
+
+    fn convolution(&self, cudnn: &Arc<Functions>, spare: usize) -> Result<Descriptor> {
+        let mut behind = Vec::new();
+        for axis in self.spec.axes.iter() {
+            let seen = (axis.positions.saturating_sub(1)).saturating_mul(axis.stride) + (axis.taps - 1).saturating_mul(axis.dilation) + 1;
+            let reached = axis.size + axis.pad;
+            // Elements that no position sees are fewer than a stride, or there would be one more position.
+            if reached > seen && reached - seen >= axis.stride {
+                return Err(Error::unimplemented("a convolution that leaves out positions at the end, by cuDNN"));
+            }
+            behind.push(seen.saturating_sub(reached) as i64);
+        }
+        let numbers =
+            |values: &mut dyn Iterator<Item = i64>, fill: i64| values.chain(std::iter::repeat_n(fill, spare)).collect::<Vec<i64>>();
+        let axes = &self.spec.axes;
+        let convolution = Descriptor::new(cudnn, kind::CONVOLUTION, "a convolution")?;
+        convolution.integers(attribute::AXES, &[(axes.len() + spare) as i64])?;
+        convolution.number(attribute::CONVOLUTION_TYPE, element::DATA_TYPE, 0)?;
+        convolution.number(attribute::CONVOLUTION_MODE, element::CONVOLUTION_MODE, CROSS_CORRELATION)?;
+        convolution.integers(attribute::PADDING_BEFORE, &numbers(&mut axes.iter().map(|axis| axis.pad as i64), 0))?;
+        convolution.integers(attribute::PADDING_BEHIND, &numbers(&mut behind.into_iter(), 0))?;
+        convolution.integers(attribute::DILATIONS, &numbers(&mut axes.iter().map(|axis| axis.dilation as i64), 1))?;
+        convolution.integers(attribute::STRIDES, &numbers(&mut axes.iter().map(|axis| axis.stride as i64), 1))?;
+        convolution.finish("a convolution")
+    }
+}

@@ -1,0 +1,90 @@
+//! cuDNN's backend as C has it: numbers and functions. From `cudnn_graph.h` of cuDNN 9.
+
+use std::ffi::{c_char, c_int, c_void};
+
+use crate::library::functions;
+
+/// A descriptor.
+pub(super) type Handle = *mut c_void;
+
+/// `cudnnBackendDescriptorType_t`.
+pub(super) mod kind {
+    pub const CONVOLUTION: i32 = 1;
+    pub const ENGINE: i32 = 2;
+    pub const ENGINE_CHOICE: i32 = 3;
+    pub const HEURISTICS: i32 = 4;
+    pub const PLAN: i32 = 5;
+    pub const FORWARD: i32 = 10;
+    pub const BY_FILTER: i32 = 11;
+    pub const BY_INPUT: i32 = 12;
+    pub const GRAPH: i32 = 15;
+    pub const TENSOR: i32 = 17;
+    pub const PROPERTIES: i32 = 38;
+}
+
+/// `cudnnBackendAttributeName_t`.
+pub(super) mod attribute {
+    pub const CONVOLUTION_TYPE: i32 = 100;
+    pub const CONVOLUTION_MODE: i32 = 101;
+    pub const DILATIONS: i32 = 102;
+    pub const STRIDES: i32 = 103;
+    pub const PADDING_BEHIND: i32 = 104;
+    pub const PADDING_BEFORE: i32 = 105;
+    pub const AXES: i32 = 106;
+    pub const HEURISTICS_MODE: i32 = 200;
+    pub const HEURISTICS_GRAPH: i32 = 201;
+    pub const HEURISTICS_RESULTS: i32 = 202;
+    pub const HEURISTICS_PROPERTIES: i32 = 204;
+    pub const CHOICE_ENGINE: i32 = 300;
+    pub const PLAN_CHOICE: i32 = 401;
+    pub const PLAN_WORKSPACE: i32 = 402;
+    pub const PLAN_PROPERTIES: i32 = 407;
+    pub const GRAPH_OPERATIONS: i32 = 801;
+    pub const TENSOR_ALIGNMENT: i32 = 900;
+    pub const TENSOR_TYPE: i32 = 901;
+    pub const TENSOR_SIZES: i32 = 902;
+    pub const TENSOR_STRIDES: i32 = 903;
+    pub const TENSOR_NAME: i32 = 906;
+    pub const TENSOR_IS_VIRTUAL: i32 = 907;
+    pub const ENGINE_INDEX: i32 = 1301;
+    pub const ENGINE_NUMERICS: i32 = 1303;
+    pub const ENGINE_BEHAVIOUR: i32 = 1305;
+    pub const PROPERTIES_CARD: i32 = 2700;
+    pub const PROPERTIES_JSON: i32 = 2702;
+}
+
+/// `cudnnBackendAttributeType_t`.
+pub(super) mod element {
+    pub const DATA_TYPE: i32 = 1;
+    pub const BOOLEAN: i32 = 2;
+    pub const INT64: i32 = 3;
+    pub const FLOAT: i32 = 4;
+    pub const CONVOLUTION_MODE: i32 = 7;
+    pub const HEURISTICS_MODE: i32 = 8;
+    pub const NUMERICAL_NOTE: i32 = 11;
+    pub const DESCRIPTOR: i32 = 15;
+    pub const BEHAVIOUR_NOTE: i32 = 19;
+    pub const INT32: i32 = 23;
+    pub const CHAR: i32 = 24;
+}
+
+/// `CUDNN_CROSS_CORRELATION`.
+pub(super) const CROSS_CORRELATION: i32 = 1;
+/// `CUDNN_HEUR_MODE_A`.
+pub(super) const BY_MODEL: i32 = 3;
+/// `CUDNN_NUMERICAL_NOTE_*`.
+pub(super) const NOTE_TENSOR_CORE: i32 = 0;
+pub(super) const NOTE_NONDETERMINISTIC: i32 = 4;
+/// `CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION`.
+pub(super) const NOTE_COMPILES: i32 = 0;
+
+functions! {
+    version: unsafe extern "C" fn() -> usize = c"cudnnGetVersion";
+    text: unsafe extern "C" fn(c_int) -> *const c_char = c"cudnnGetErrorString";
+    last_text: unsafe extern "C" fn(*mut c_char, usize) = c"cudnnGetLastErrorString";
+    create: unsafe extern "C" fn(c_int, *mut Handle) -> c_int = c"cudnnBackendCreateDescriptor";
+    destroy: unsafe extern "C" fn(Handle) -> c_int = c"cudnnBackendDestroyDescriptor";
+    set: unsafe extern "C" fn(Handle, c_int, c_int, i64, *const c_void) -> c_int = c"cudnnBackendSetAttribute";
+    get: unsafe extern "C" fn(Handle, c_int, c_int, i64, *mut i64, *mut c_void) -> c_int = c"cudnnBackendGetAttribute";
+    finalize: unsafe extern "C" fn(Handle) -> c_int = c"cudnnBackendFinalize";
+}

@@ -1,0 +1,137 @@
+//! What the real cuDNN says of convolutions, for a card that is not here: it takes all of our graphs, says the same each time, and as the table
+//! says for its version. `PLIMSOLL_BLESS=1` writes that. Skipped, visibly, where cuDNN is not installed.
+
+use std::fmt::Write;
+use std::path::Path;
+use std::process::Command;
+
+use plimsoll_base::{Bytes, Code, DataType};
+use plimsoll_cards::Environment;
+use plimsoll_device_cuda::{ConvolutionKind, ConvolutionPlan, Engine, PlanFor, Planner};
+use plimsoll_request::conv::ConvSpec;
+use plimsoll_request::window::{Axes, Layout, WindowAxis};
+
+use super::machine::Machine;
+
+/// An H100, from public figures: not read off a card.
+pub const H100: &str = include_str!("../../data/cudnn/h100.json");
+
+const CHILD: &str = "PLIMSOLL_TEST_ENGINES";
+
+fn axis(size: u64, taps: u64, stride: u64) -> WindowAxis {
+    let positions = size.div_ceil(stride);
+    let pad = ((positions - 1) * stride + taps).saturating_sub(size) / 2;
+    WindowAxis { size, positions, taps, stride, dilation: 1, pad }
+}
+
+type Row = (&'static str, u64, u64, u64, u64, [u64; 2], u64);
+
+/// Convolutions of networks, with padding as TensorFlow's `SAME`: name, images, size, taps, stride, channels, groups.
+pub fn convolutions() -> Vec<(&'static str, ConvSpec)> {
+    let sizes: [Row; 7] = [
+        ("ResNet-50, stem", 64, 224, 7, 2, [4, 64], 1),
+        ("ResNet-50, 3x3 of 64", 64, 56, 3, 1, [64, 64], 1),
+        ("ResNet-50, 1x1 from 64", 64, 56, 1, 1, [64, 256], 1),
+        ("ResNet-50, 3x3 by 2", 64, 56, 3, 2, [128, 128], 1),
+        ("ResNet-50, 1x1 by 2", 64, 56, 1, 2, [256, 512], 1),
+        ("ResNet-50, 3x3 of 512", 64, 7, 3, 1, [512, 512], 1),
+        ("CIFAR-10, second", 128, 12, 5, 1, [64, 64], 1),
+    ];
+    let spec = |(name, batch, size, taps, stride, [in_c, out_c], groups): Row| {
+        let axes = Axes::new(&[axis(size, taps, stride); 2]).unwrap();
+        (name, ConvSpec { data_type: DataType::Float, batch, in_c, out_c, axes, layout: Layout::ChannelsLast, groups })
+    };
+    sizes.into_iter().map(spec).collect()
+}
+
+/// What cuDNN says of all of them: a line for each graph, with its first engine.
+pub fn table(planner: &Planner, of: PlanFor<'_>) -> String {
+    let mut text = String::new();
+    for (name, spec) in convolutions() {
+        for kind in ConvolutionKind::ALL {
+            let said = match planner.engines(of, &ConvolutionPlan { kind, spec }, 1) {
+                Ok(engines) => engines.iter().map(line).collect(),
+                Err(error) => format!("{}: {}", error.code(), error.message()),
+            };
+            writeln!(text, "{name}, {kind:?}: {said}").unwrap();
+        }
+    }
+    text
+}
+
+fn line(Engine { index, workspace: Bytes(workspace), is_deterministic, uses_tensor_cores, is_compiled }: &Engine) -> String {
+    let mut line = format!("engine {index}, {workspace} bytes");
+    for (word, is_so) in [("nondeterministic", !is_deterministic), ("tensor cores", *uses_tensor_cores), ("compiled", *is_compiled)] {
+        if is_so {
+            line.push_str(", ");
+            line.push_str(word);
+        }
+    }
+    line
+}
+
+/// The planner, where cuDNN is installed.
+fn planner() -> Option<Planner> {
+    match Planner::find(&Environment::of(std::env::vars())) {
+        Ok(planner) => Some(planner),
+        Err(why) if why.code() == Code::NotFound => {
+            eprintln!("skipped: no cuDNN plans convolutions here: {why}");
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+#[test]
+fn convolutions_have_engines_without_a_card() {
+    const TEST: &str = "engines::convolutions_have_engines_without_a_card";
+    if std::env::var_os(CHILD).is_some() {
+        print!("BEGIN\n{}END\n", table(&planner().unwrap(), PlanFor::Properties(H100)));
+        return;
+    }
+    let Some(planner) = planner() else { return };
+    // Engines that are compiled ask the loader for the driver by its name.
+    let Some(machine) = Machine::new("engines", &[64]) else { return };
+    let say = || {
+        let mut child = Command::new(std::env::current_exe().unwrap());
+        child.args([TEST, "--exact", "--nocapture"]).env(CHILD, "1").env("LD_LIBRARY_PATH", machine.folder());
+        let output = child.output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
+        text.split_once("BEGIN\n").and_then(|(_, rest)| rest.split_once("END\n")).expect("a table").0.to_string()
+    };
+    let (first, second) = (say(), say());
+    assert_eq!(first, second, "two processes are told different things");
+    // The small edition has no engines for filters in TensorFlow's layout, but for the gradient by the input.
+    let is_fine = |line: &&str| line.contains(": engine ") || planner.compiles_all() && line.contains("UNIMPLEMENTED: cuDNN has no engine");
+    let refused: Vec<&str> = first.lines().filter(|line| !is_fine(line)).collect();
+    assert!(refused.is_empty(), "cuDNN {} refuses graphs:\n{}", planner.version(), refused.join("\n"));
+    let edition = if planner.compiles_all() { "_jit" } else { "" };
+    let place = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("data/cudnn/h100_{}{edition}.txt", planner.version()));
+    if std::env::var_os("PLIMSOLL_BLESS").is_some() {
+        std::fs::write(&place, &first).unwrap();
+    }
+    match std::fs::read_to_string(&place) {
+        Ok(recorded) => assert_eq!(first, recorded, "{} says otherwise", place.display()),
+        Err(_) => eprintln!("skipped: there is no table of cuDNN {} (PLIMSOLL_BLESS=1 writes it)", planner.version()),
+    }
+}
+
+#[test]
+fn what_cudnn_has_no_words_for_is_refused() {
+    let Some(planner) = planner() else { return };
+    let (_, spec) = convolutions().remove(1);
+    let refused = |spec: ConvSpec| {
+        let graph = ConvolutionPlan { kind: ConvolutionKind::Forward, spec };
+        planner.engines(PlanFor::Properties(H100), &graph, 0).unwrap_err().code()
+    };
+    assert_eq!(refused(ConvSpec { data_type: DataType::Double, ..spec }), Code::Unimplemented);
+    assert_eq!(refused(ConvSpec { batch: 0, ..spec }), Code::Unimplemented);
+    let mut short = spec;
+    short.axes[0].positions = 3;
+    assert_eq!(refused(short), Code::Unimplemented);
+    let graph = ConvolutionPlan { kind: ConvolutionKind::Forward, spec };
+    for wrong in ["", "{", "{\"deviceVer\": 900}"] {
+        assert_eq!(planner.engines(PlanFor::Properties(wrong), &graph, 0).unwrap_err().code(), Code::FailedPrecondition, "{wrong}");
+    }
+}
