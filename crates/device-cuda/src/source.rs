@@ -187,9 +187,9 @@ mod tests {
         let request = KernelRequest::Anchor { anchor: Anchor::Product(DataType::Float, spec), epilogue: None, pooling: None };
         let Step { cost, load, scratch, .. } = &variants(&request).unwrap()[0].steps[0];
         assert_eq!((load.class, load.issued, load.elementwise), (Class::Product, 614_400.0, 0.0));
-        // 4 parts of 256 terms: they are written and read.
-        assert_eq!(*scratch, 4864);
-        assert_eq!(cost.bytes, (4 * (10 * 1024 + 1024 * 30 + 10 * 30) + 2 * 4 * 4 * 10 * 30) as f64);
+        // 16 parts of 64 terms: they are written and read.
+        assert_eq!(*scratch, 19_200);
+        assert_eq!(cost.bytes, (4 * (10 * 1024 + 1024 * 30 + 10 * 30) + 2 * 16 * 4 * 10 * 30) as f64);
     }
 
     #[test]

@@ -11,6 +11,7 @@ mod copy;
 mod depthwise;
 mod expr;
 mod gather;
+mod lrn;
 mod movement;
 mod nn;
 mod norm;
@@ -176,8 +177,11 @@ pub fn emit(request: &KernelRequest) -> Result<Emitted> {
         KernelRequest::ConvBackpropFilter { spec, unpooled: None } => conv::by_filter(spec)?,
         KernelRequest::MaxPool(pooling) => pool::max(pooling)?,
         KernelRequest::MaxPoolGrad(spec) => pool::max_grad(spec)?,
+        KernelRequest::MaxPoolGradOfInput { spec, maxima } => pool::max_grad_of_input(spec, *maxima)?,
         KernelRequest::AvgPool(spec) => pool::average(spec)?,
         KernelRequest::AvgPoolGrad(spec) => pool::average_grad(spec)?,
+        KernelRequest::Lrn(spec) => lrn::forward(spec)?,
+        KernelRequest::LrnGrad(spec) => lrn::gradient(spec)?,
         KernelRequest::Gather(gather) => gather::emit(gather)?,
         KernelRequest::UpdateRows(update) => gather::update_rows(update)?,
         KernelRequest::Random(random) => random::emit(random)?,

@@ -7,24 +7,50 @@ use plimsoll_request::norm::BatchNormSpec;
 use super::write::{Index, Writer, computed, narrow, stored, widen};
 use super::{Emitted, Kernel, KernelArg, MOST_BLOCKS, blocks};
 
-/// Channels that a block takes at once; its other threads are lanes that share the rows.
-const CHANNELS: u64 = 32;
+/// Channels that a block of the second kernel takes at once; its other threads are lanes that share the parts.
+const JOINED: u64 = 8;
 
-/// The sums of lanes that are [`CHANNELS`] threads apart: every lane gets the whole, in `a`.
-const JOIN: &str = "tree[threadIdx.x] = a;
-  for (u32 half = THREADS / 64; half > 0; half /= 2) {
-    __syncthreads();
-    if (lane < half) tree[threadIdx.x] += tree[threadIdx.x + half * 32];
-  }
-  __syncthreads();
-  a = tree[threadIdx.x % 32];
-  __syncthreads();";
+/// Parts that keep a card busy.
+const PARTS: u64 = 512;
+
+/// Channels that a block of the first kernel takes at once; its other threads are lanes that share the rows.
+fn together(channels: u64) -> u64 {
+    channels.next_power_of_two().clamp(8, 32)
+}
+
+/// The sums of lanes that are so many threads apart: every lane gets the whole, in `a`.
+fn sum_of_lanes(writer: &mut Writer, apart: u64) {
+    writer.line("tree[threadIdx.x] = a;");
+    writer.line(format!("for (u32 half = THREADS / {}; half > 0; half /= 2) {{", 2 * apart));
+    writer.line("__syncthreads();");
+    writer.line(format!("if (lane < half) tree[threadIdx.x] += tree[threadIdx.x + half * {apart}];"));
+    writer.line("}\n  __syncthreads();");
+    writer.line(format!("a = tree[threadIdx.x % {apart}];"));
+    writer.line("__syncthreads();");
+}
 
 /// The rows of a part, and how many parts there are.
 fn parts(spec: &BatchNormSpec) -> (u64, u64) {
-    let wanted = (256 / spec.channels.div_ceil(CHANNELS).max(1)).clamp(1, spec.rows.div_ceil(64).max(1));
+    let wanted = (PARTS / spec.channels.div_ceil(together(spec.channels)).max(1)).clamp(1, spec.rows.div_ceil(64).max(1));
     let share = spec.rows.div_ceil(wanted).max(1);
     (share, spec.rows.div_ceil(share))
+}
+
+/// The head of a kernel whose blocks join the parts of some channels: the channel `c`, which is there where `inside`.
+fn each_channel(writer: &mut Writer) {
+    let index = writer.index();
+    writer.line("__shared__ f32 tree[THREADS];");
+    writer.line(format!("{index} lane = threadIdx.x / {JOINED}, tiles = (channels + {}) / {JOINED};", JOINED - 1));
+    writer.line(format!("for ({index} tile = blockIdx.x; tile < tiles; tile += gridDim.x) {{"));
+    writer.line(format!("{index} c = tile * {JOINED} + threadIdx.x % {JOINED}; u32 inside = c < channels; f32 a = 0.0f;"));
+}
+
+/// The sum of a term of each `part`, in `a` of all lanes.
+fn sum_of_parts(writer: &mut Writer, term: &str) {
+    let index = writer.index();
+    writer.line("a = 0.0f;\n#pragma unroll 4");
+    writer.line(format!("for ({index} part = lane; part < count; part += THREADS / {JOINED}) if (inside) {{ a += {term}; }}"));
+    sum_of_lanes(writer, JOINED);
 }
 
 fn check(spec: &BatchNormSpec) -> Result<()> {
@@ -64,15 +90,14 @@ pub(super) fn batch_norm(spec: &BatchNormSpec, training: bool, reserve_3: bool) 
         writer.size("count", count as i64);
         writer.word("f32", "epsilon", spec.epsilon.to_bits());
         writer.word("f32", "factor", spec.exponential_avg_factor.to_bits());
-        writer.each("c", "channels");
-        let index = writer.index();
-        writer.line("f32 m = 0.0f, squares = 0.0f, before = 0.0f;");
-        writer.line(format!("for ({index} part = 0; part < count; ++part) {{"));
-        writer.line("f32 next = (f32)(part * share + share < rows ? share : rows - part * share), total = before + next;");
-        writer.line("f32 apart = parts[part * 2 * channels + c] - m;");
-        writer.line("m += apart * (next / total);");
-        writer.line("squares += parts[(part * 2 + 1) * channels + c] + apart * apart * (before * next / total);");
-        writer.line("before = total;\n  }");
+        each_channel(&mut writer);
+        let rows = "(f32)(part * share + share < rows ? share : rows - part * share)";
+        sum_of_parts(&mut writer, &format!("{rows} * parts[part * 2 * channels + c]"));
+        writer.line("f32 m = a / (f32)rows;");
+        let apart = "(parts[part * 2 * channels + c] - m)";
+        sum_of_parts(&mut writer, &format!("parts[(part * 2 + 1) * channels + c] + {apart} * {apart} * {rows}"));
+        writer.line("f32 squares = a;");
+        writer.line("if (inside && lane == 0) {");
         writer.line("f32 sample = squares * (1.0f / (f32)(rows > 1 ? rows - 1 : 1));");
         writer.line(match reads {
             true => "running_mean[c] = (1.0f - factor) * mean[c] + factor * m; running_variance[c] = (1.0f - factor) * variance[c] + factor * sample;",
@@ -80,8 +105,8 @@ pub(super) fn batch_norm(spec: &BatchNormSpec, training: bool, reserve_3: bool) 
         });
         writer.line("batch_mean[c] = m; batch_variance[c] = squares / (f32)rows;");
         writer.line("coefficients[c] = m; coefficients[channels + c] = scale[c] / sqrtf(squares / (f32)rows + epsilon);");
-        writer.line(if reserve_3 { "if (c == 0) reserve[0] = 0.0f;\n  }" } else { "}" });
-        emitted.kernels.push(writer.finish("statistics", blocks(spec.channels))?);
+        writer.line(if reserve_3 { "if (c == 0) reserve[0] = 0.0f;\n  } }" } else { "} }" });
+        emitted.kernels.push(writer.finish("statistics", joining(spec))?);
     } else {
         let mut writer = channels(spec);
         writer.input("mean", "f32", argument(3));
@@ -135,15 +160,16 @@ pub(super) fn batch_norm_grad(spec: &BatchNormSpec, training: bool) -> Result<Em
     writer.output("coefficients", "f32", KernelArg::Between(1));
     writer.size("count", count as i64);
     writer.word("f32", "epsilon", spec.epsilon.to_bits());
-    writer.each("c", "channels");
-    let index = writer.index();
-    writer.line("f32 sum = 0.0f, product = 0.0f, spread = variance[c] + epsilon;");
-    writer.line(format!("for ({index} part = 0; part < count; ++part) {{"));
-    writer.line("sum += parts[part * 2 * channels + c]; product += parts[(part * 2 + 1) * channels + c];\n  }");
+    each_channel(&mut writer);
+    sum_of_parts(&mut writer, "parts[part * 2 * channels + c]");
+    writer.line("f32 sum = a;");
+    sum_of_parts(&mut writer, "parts[(part * 2 + 1) * channels + c]");
+    writer.line("if (inside && lane == 0) {");
+    writer.line("f32 product = a, spread = variance[c] + epsilon;");
     writer.line("by_scale[c] = product / sqrtf(spread); by_offset[c] = sum;");
     writer.line("coefficients[c] = sum / (f32)rows; coefficients[channels + c] = product / ((f32)rows * spread);");
-    writer.line("coefficients[2 * channels + c] = scale[c] / sqrtf(spread);\n  }");
-    emitted.kernels.push(writer.finish("norm_sums", blocks(spec.channels))?);
+    writer.line("coefficients[2 * channels + c] = scale[c] / sqrtf(spread);\n  } }");
+    emitted.kernels.push(writer.finish("norm_sums", joining(spec))?);
 
     let mut writer = elements(spec);
     writer.input("dy", stored(spec.data_type)?, argument(0));
@@ -182,32 +208,38 @@ fn gather(spec: &BatchNormSpec, from: &[KernelArg]) -> Result<Kernel> {
         writer.size(name, value as i64);
     }
     writer.line("__shared__ f32 tree[THREADS];");
-    writer.line(format!("{index} lane = threadIdx.x / 32, tiles = (channels + 31) / 32;"));
+    let together = together(spec.channels);
+    writer.line(format!("{index} lane = threadIdx.x / {together}, tiles = (channels + {}) / {together};", together - 1));
     writer.line(format!("for ({index} unit = blockIdx.x; unit < tiles * count; unit += gridDim.x) {{"));
-    writer.line(format!("{index} c = unit % tiles * 32 + threadIdx.x % 32, part = unit / tiles, first = part * share;"));
+    writer.line(format!("{index} c = unit % tiles * {together} + threadIdx.x % {together}, part = unit / tiles, first = part * share;"));
     writer.line(format!(
         "{index} end = first + share < rows ? first + share : rows; u32 inside = c < channels; f32 a = 0.0f, sum, m = 0.0f;"
     ));
     let each = |writer: &mut Writer, statement: &str| {
-        writer.line(format!("if (inside) for ({index} r = first + lane; r < end; r += THREADS / 32) {{"));
+        writer.line("a = 0.0f;\n#pragma unroll 4");
+        writer.line(format!("for ({index} r = first + lane; r < end; r += THREADS / {together}) if (inside) {{"));
         writer.line(format!("f32 value = {}; {statement}\n  }}", widen(spec.data_type, "p[r * channels + c]")));
+        sum_of_lanes(writer, together);
     };
     each(&mut writer, "a += value;");
-    writer.line(JOIN);
     if is_gradient {
-        writer.line("sum = a; if (inside) m = mean[c];\n  a = 0.0f;");
+        writer.line("sum = a; if (inside) m = mean[c];");
         each(&mut writer, &format!("a += value * ({} - m);", widen(spec.data_type, "x[r * channels + c]")));
     } else {
-        writer.line("sum = m = a / (f32)(end - first);\n  a = 0.0f;");
+        writer.line("sum = m = a / (f32)(end - first);");
         each(&mut writer, "a += (value - m) * (value - m);");
     }
-    writer.line(JOIN);
     writer.line("if (inside && lane == 0) { q[part * 2 * channels + c] = sum; q[(part * 2 + 1) * channels + c] = a; }\n  }");
-    let units = spec.channels.div_ceil(CHANNELS) * count;
+    let units = spec.channels.div_ceil(together) * count;
     writer.finish("norm_parts", units.clamp(1, MOST_BLOCKS) as u32)
 }
 
-/// A kernel with a thread for each channel.
+/// The blocks of a kernel that joins parts.
+fn joining(spec: &BatchNormSpec) -> u32 {
+    spec.channels.div_ceil(JOINED).clamp(1, MOST_BLOCKS) as u32
+}
+
+/// A kernel that is about channels.
 fn channels(spec: &BatchNormSpec) -> Writer {
     let mut writer = Writer::new(Index::of(spec.rows * spec.channels));
     writer.size("rows", spec.rows as i64);

@@ -5,13 +5,43 @@ use plimsoll_request::pool::{ArgMax, Maxima, PoolSpec, Pooling, Positions};
 use plimsoll_request::window::Layout;
 
 use super::write::{Index, Writer, computed, is_float, narrow, stored, widen};
-use super::{Emitted, KernelArg, blocks, count};
+use super::{Emitted, Kernel, KernelArg, blocks, count};
 
 /// Maxima of windows, and where they are.
 ///
 /// # Errors
 /// UNIMPLEMENTED for types and maxima without a kernel.
 pub(super) fn max(pooling: &Pooling) -> Result<Emitted> {
+    let places = (pooling.positions != Positions::None).then_some(KernelArg::Argument(2));
+    Ok(Emitted { kernels: vec![maxima(pooling, Some(KernelArg::Argument(1)), places)?], ..Emitted::default() })
+}
+
+/// The gradient of max pooling: by positions that the first kernel finds.
+///
+/// # Errors
+/// As [`max`].
+pub(super) fn max_grad_of_input(spec: &PoolSpec, kind: Maxima) -> Result<Emitted> {
+    let places = KernelArg::Between(0);
+    let first = maxima(&Pooling { spec: *spec, maxima: kind, positions: Positions::All }, None, Some(places))?;
+    let then = by_places(spec, [places, KernelArg::Argument(2), KernelArg::Argument(3)])?;
+    Ok(Emitted { kernels: vec![first, then], between: vec![count(&spec.output()) * ArgMax::of(spec).size()], ..Emitted::default() })
+}
+
+/// The gradient by the positions of the maxima.
+///
+/// # Errors
+/// UNIMPLEMENTED for types without a kernel.
+pub(super) fn max_grad(spec: &PoolSpec) -> Result<Emitted> {
+    Ok(Emitted { kernels: vec![by_places(spec, [0, 1, 2].map(KernelArg::Argument))?], ..Emitted::default() })
+}
+
+/// The C type of a position.
+fn place(spec: &PoolSpec) -> &'static str {
+    if ArgMax::of(spec) == ArgMax::U8 { "u8" } else { "u32" }
+}
+
+/// Writes the maxima of windows, their positions, or both.
+fn maxima(pooling: &Pooling, maxima: Option<KernelArg>, positions: Option<KernelArg>) -> Result<Kernel> {
     if pooling.maxima != Maxima::First {
         return Err(Error::unimplemented("a kernel for a card: MaxPool3D"));
     }
@@ -19,11 +49,12 @@ pub(super) fn max(pooling: &Pooling) -> Result<Emitted> {
     let t = computed(spec.data_type)?;
     let mut writer = begin(spec)?;
     writer.input("p", stored(spec.data_type)?, KernelArg::Argument(0));
-    writer.output("q", stored(spec.data_type)?, KernelArg::Argument(1));
-    let kept = pooling.positions != Positions::None;
-    let place = if ArgMax::of(spec) == ArgMax::U8 { "u8" } else { "u32" };
-    if kept {
-        writer.output("places", place, KernelArg::Argument(2));
+    if let Some(to) = maxima {
+        writer.output("q", stored(spec.data_type)?, to);
+    }
+    let place = place(spec);
+    if let Some(to) = positions {
+        writer.output("places", place, to);
     }
     sizes(&mut writer, spec);
     each(&mut writer, spec, "positions");
@@ -34,30 +65,29 @@ pub(super) fn max(pooling: &Pooling) -> Result<Emitted> {
         spec,
         &format!("if (here) {{ {t} x = {}; if (x > most) {{ most = x; best = tap; }} }} ++tap;", widen(spec.data_type, "p[at]")),
     );
-    writer.line(format!("q[i] = {};", narrow(spec.data_type, "most")));
+    if maxima.is_some() {
+        writer.line(format!("q[i] = {};", narrow(spec.data_type, "most")));
+    }
     match pooling.positions {
         Positions::None => writer.line("(void)best;"),
         Positions::All => writer.line(format!("places[i] = ({place})best;")),
         Positions::Positive => writer.line(format!("places[i] = most > 0 ? ({place})best : ({place})0xFFFFFFFFu;")),
     }
     writer.line("}");
-    finish(writer, "max_pool", count(&spec.output()))
+    writer.finish(if maxima.is_some() { "max_pool" } else { "max_pool_places" }, blocks(count(&spec.output())))
 }
 
-/// The gradient by the positions of the maxima.
-///
-/// # Errors
-/// UNIMPLEMENTED for types without a kernel.
-pub(super) fn max_grad(spec: &PoolSpec) -> Result<Emitted> {
-    let place = if ArgMax::of(spec) == ArgMax::U8 { "u8" } else { "u32" };
+/// The gradient from positions and the gradient by the output to that by the input.
+fn by_places(spec: &PoolSpec, [places, from, to]: [KernelArg; 3]) -> Result<Kernel> {
+    let place = place(spec);
     let mut writer = begin(spec)?;
-    writer.input("places", place, KernelArg::Argument(0));
-    writer.input("p", stored(spec.data_type)?, KernelArg::Argument(1));
-    writer.output("q", stored(spec.data_type)?, KernelArg::Argument(2));
+    writer.input("places", place, places);
+    writer.input("p", stored(spec.data_type)?, from);
+    writer.output("q", stored(spec.data_type)?, to);
     sizes(&mut writer, spec);
     let value = widen(spec.data_type, "p[at]");
     scattered(&mut writer, spec, &format!("if (places[at] == ({place})tap) sum += {value};"))?;
-    finish(writer, "max_pool_grad", count(&spec.input()))
+    writer.finish("max_pool_grad", blocks(count(&spec.input())))
 }
 
 /// Means of windows.

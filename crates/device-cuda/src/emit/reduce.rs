@@ -122,8 +122,8 @@ impl Division {
         let lanes = length.div_ceil(4).clamp(1, threads).next_power_of_two();
         let lanes = if results.saturating_mul(lanes) > 1 << 20 { lanes.min(32) } else { lanes };
         let blocks = (results * lanes).div_ceil(threads).max(1);
-        // Parts where blocks are fewer than a card has processors, of 32 elements for each lane at least.
-        let parts = if blocks >= 128 { 1 } else { (128 / blocks).min(length / (32 * lanes)).max(1) };
+        // Parts where blocks are fewer than keep a card busy, of 16 elements for each lane at least.
+        let parts = (512 / blocks).min(length / (16 * lanes)).max(1);
         Division { lanes, parts }
     }
 }
@@ -271,7 +271,7 @@ fn pass(fold: &Fold, data_type: DataType, grid: &Grid, results: u64, length: u64
             writer.line(load(format!("v.v[{at}]")));
         }
     } else {
-        writer.line(format!("for ({index} r = first + lane; r < end; r += {lanes}) {{"));
+        writer.line(format!("\n#pragma unroll 4\n  for ({index} r = first + lane; r < end; r += {lanes}) {{"));
         offset(&mut writer, &grid.reduced, "r", "r", "column");
         writer.line(load("p[row + column]".to_string()));
     }

@@ -52,30 +52,36 @@ const STEP: u64 = 16;
 /// Floats behind each line of a tile in shared memory, so that fewer threads write to one bank. A multiple of 16 bytes.
 const PADDING: u64 = 4;
 
-/// Tiles that keep a card busy.
+/// Large tiles that keep a card busy.
 const BUSY: u64 = 128;
 
+/// Parts of tiles that keep a card busy: several on each of its processors, so that one computes while another one waits for memory. Half
+/// as many of large tiles are enough.
+const BLOCKS: u64 = 512;
+
 /// Fewer terms are not worth a part.
-const PART: u64 = 256;
+const PART: u64 = 64;
 
 /// Blocks of a grid, at most.
 const MOST_TILES: u64 = 65_535;
 
-/// Rows and columns of a tile. A thread computes so many rows and columns of it, in groups of [`GROUP`].
+/// Rows and columns of a tile. A thread computes so many rows, `down`, and columns, `along`, of it, in groups of [`GROUP`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Tile {
     rows: u64,
     columns: u64,
-    thread: u64,
+    down: u64,
+    along: u64,
 }
 
 /// Rows or columns of a thread that follow each other.
 const GROUP: u64 = 4;
 
-const LARGE: Tile = Tile { rows: 128, columns: 128, thread: 8 };
-const SQUARE: Tile = Tile { rows: 64, columns: 64, thread: 4 };
-const TALL: Tile = Tile { rows: 256, columns: 16, thread: 4 };
-const WIDE: Tile = Tile { rows: 16, columns: 256, thread: 4 };
+const LARGE: Tile = Tile { rows: 128, columns: 128, down: 8, along: 8 };
+const HIGH: Tile = Tile { rows: 128, columns: 64, down: 8, along: 4 };
+const SQUARE: Tile = Tile { rows: 64, columns: 64, down: 4, along: 4 };
+const TALL: Tile = Tile { rows: 256, columns: 16, down: 4, along: 4 };
+const WIDE: Tile = Tile { rows: 16, columns: 256, down: 4, along: 4 };
 
 impl Tile {
     fn of(sizes: &Sizes, bytes: u64) -> Tile {
@@ -85,6 +91,8 @@ impl Tile {
             WIDE
         } else if bytes == 4 && sizes.rows.min(sizes.columns) > SQUARE.rows && LARGE.count(sizes) >= BUSY {
             LARGE
+        } else if bytes == 4 && sizes.rows > SQUARE.rows && HIGH.count(sizes).saturating_mul(sizes.terms / PART) >= BLOCKS {
+            HIGH
         } else {
             SQUARE
         }
@@ -94,11 +102,17 @@ impl Tile {
     fn count(self, sizes: &Sizes) -> u64 {
         sizes.rows.div_ceil(self.rows).saturating_mul(sizes.columns.div_ceil(self.columns)).saturating_mul(sizes.batch)
     }
+
+    /// The parts of its terms.
+    fn split(self, sizes: &Sizes) -> (u64, u64) {
+        let weight = self.down * self.along / 32;
+        split(self.count(sizes).saturating_mul(weight.max(1)), sizes.terms)
+    }
 }
 
 /// Parts of the terms of so many tiles: how many, and how long each but the last is.
 pub(super) fn split(tiles: u64, terms: u64) -> (u64, u64) {
-    let wanted = (BUSY / tiles.max(1)).min(terms / PART).max(1);
+    let wanted = (BLOCKS / tiles.max(1)).min(terms / PART).max(1);
     let length = terms.div_ceil(wanted).next_multiple_of(STEP).max(STEP);
     (terms.div_ceil(length).max(1), length)
 }
@@ -132,7 +146,7 @@ impl Tiled {
         }
         let tile = Tile::of(&sizes, bytes);
         let tiles = tile.count(&sizes);
-        let (parts, length) = split(tiles, sizes.terms);
+        let (parts, length) = tile.split(&sizes);
         let most = [sizes.total, sizes.largest, sizes.rows, sizes.columns, sizes.terms].into_iter().max().unwrap_or(0);
         let mut writer = Writer::new(Index::of(most));
         for (name, size) in [("m", sizes.rows), ("n", sizes.columns), ("k", sizes.terms)] {
@@ -183,14 +197,14 @@ impl Tiled {
 
     #[expect(clippy::too_many_arguments, reason = "the pieces of one text")]
     fn tiles(mut self, name: &str, t: &str, matrix: &str, a: &Side, b: &Side, e: &str, store: &str) -> Result<Kernel> {
-        let Tile { rows, columns, thread } = self.tile;
+        let Tile { rows, columns, down, along } = self.tile;
         let index = self.writer.index();
         let count = self.tile.count(&self.sizes).saturating_mul(self.parts);
         let writer = &mut self.writer;
         let (row, column) = (rows + PADDING, columns + PADDING);
         writer.line(format!("__shared__ __align__(16) {t} left[{}];", STEP * row));
         writer.line(format!("__shared__ __align__(16) {t} right[{}];", STEP * column));
-        let across = columns / thread;
+        let across = columns / along;
         writer.line(format!("const u32 thread = threadIdx.x, tx = thread % {across}, ty = thread / {across};"));
         writer.line(format!("for ({index} tile = blockIdx.x; tile < tiles; tile += gridDim.x) {{"));
         writer.line(format!("{index} matrix = tile / across, j0 = (tile - matrix * across) * {columns}, i0 = matrix / down;"));
@@ -203,8 +217,8 @@ impl Tiled {
         }
         writer.line(matrix);
         writer.line("(void)matrix;");
-        writer.line(format!("{t} sum[{thread}][{thread}], x[{}], y[{}];", rows / STEP, columns / STEP));
-        writer.line(format!("{UNROLL}  for (u32 r = 0; r < {thread}; ++r) {UNROLL} for (u32 s = 0; s < {thread}; ++s) sum[r][s] = 0;"));
+        writer.line(format!("{t} sum[{down}][{along}], x[{}], y[{}];", rows / STEP, columns / STEP));
+        writer.line(format!("{UNROLL}  for (u32 r = 0; r < {down}; ++r) {UNROLL} for (u32 s = 0; s < {along}; ++s) sum[r][s] = 0;"));
         let sides = [("x", "left", a, rows, "i0", "m"), ("y", "right", b, columns, "j0", "n")];
         let data_type = self.sizes.data_type;
         for (into, _, side, lines, from, end) in sides {
@@ -231,10 +245,9 @@ impl Tiled {
         writer.line("}");
         multiply(writer, t, self.tile);
         writer.line("}");
-        let place =
-            |r: &str, across: &str, size: u64| format!("{r} / {GROUP} * {} + {across} * {GROUP} + {r} % {GROUP}", size * GROUP / thread);
-        writer.line(format!("{UNROLL}  for (u32 r = 0; r < {thread}; ++r) {UNROLL} for (u32 s = 0; s < {thread}; ++s) {{"));
-        writer.line(format!("{index} i = i0 + {}, j = j0 + {};", place("r", "ty", rows), place("s", "tx", columns)));
+        let place = |r: &str, at: &str, size: u64| format!("{r} / {GROUP} * {} + {at} * {GROUP} + {r} % {GROUP}", size * GROUP);
+        writer.line(format!("{UNROLL}  for (u32 r = 0; r < {down}; ++r) {UNROLL} for (u32 s = 0; s < {along}; ++s) {{"));
+        writer.line(format!("{index} i = i0 + {}, j = j0 + {};", place("r", "ty", rows / down), place("s", "tx", columns / along)));
         writer.line(format!("if (i < m && j < n) {{ {index} e = {e}; {store} }}"));
         writer.line("}\n  }");
         self.writer.finish(name, count.clamp(1, MOST_TILES) as u32)
@@ -243,6 +256,9 @@ impl Tiled {
 
 /// Asks for loops over registers to be written out.
 const UNROLL: &str = "\n#pragma unroll\n";
+
+/// Asks for eight loads to be on their way at once.
+const UNROLL_8: &str = "\n#pragma unroll 8\n";
 
 /// The line and the term that thread `thread` moves as its element `r`.
 fn places(side: &Side, lines: u64) -> (String, String) {
@@ -288,18 +304,18 @@ fn load(writer: &mut Writer, into: &str, side: &Side, lines: u64, from: &str, da
 }
 
 /// The products of a step.
-fn multiply(writer: &mut Writer, t: &str, Tile { rows, columns, thread }: Tile) {
+fn multiply(writer: &mut Writer, t: &str, Tile { rows, columns, down, along }: Tile) {
     let lanes = if t.ends_with("64") { 2 } else { 4 };
     writer.line(format!("{UNROLL}  for (u32 q = 0; q < {STEP}; ++q) {{"));
-    for (name, shared, across, size) in [("u", "left", "ty", rows), ("w", "right", "tx", columns)] {
-        for first in (0..thread).step_by(lanes) {
-            let place = first / GROUP * (size * GROUP / thread) + first % GROUP;
+    for (name, shared, across, size, own) in [("u", "left", "ty", rows, down), ("w", "right", "tx", columns, along)] {
+        for first in (0..own).step_by(lanes) {
+            let place = first / GROUP * (size * GROUP / own) + first % GROUP;
             let at = format!("{shared} + q * {} + {across} * {GROUP} + {place}", size + PADDING);
             writer.line(format!("{t}x{lanes} {name}{} = *(const {t}x{lanes}*)({at});", first / lanes as u64));
         }
     }
-    for r in 0..thread {
-        let sums = (0..thread).map(|s| {
+    for r in 0..down {
+        let sums = (0..along).map(|s| {
             let lane = |name: &str, at: u64| format!("{name}{}.v[{}]", at / lanes as u64, at % lanes as u64);
             let (u, w, sum) = (lane("u", r), lane("w", s), format!("sum[{r}][{s}]"));
             match t {
@@ -329,7 +345,7 @@ pub(super) fn join(sizes: &Sizes, t: &str, parts: u64, finish: &Finish<'_>) -> R
     writer.each("e", "total");
     writer.line(format!("{t} sum = parts[e]; {index} i = e / n, j = e - i * n; (void)i; (void)j;"));
     let add = if t.starts_with('f') { "sum + part".to_string() } else { format!("add_{t}(sum, part)") };
-    writer.line(format!("for ({index} p = 1; p < count; ++p) {{ {t} part = parts[p * total + e]; sum = {add}; }}"));
+    writer.line(format!("{UNROLL_8}  for ({index} p = 1; p < count; ++p) {{ {t} part = parts[p * total + e]; sum = {add}; }}"));
     writer.line(store);
     writer.line("}");
     writer.finish("join", blocks(sizes.total))
@@ -459,11 +475,11 @@ mod tests {
 
     #[test]
     fn every_tile_is_a_block_of_threads_and_fits_shared_memory() {
-        for tile in [LARGE, SQUARE, TALL, WIDE] {
-            let Tile { rows, columns, thread } = tile;
-            assert_eq!(rows / thread * (columns / thread), u64::from(THREADS), "{tile:?}");
+        for tile in [LARGE, HIGH, SQUARE, TALL, WIDE] {
+            let Tile { rows, columns, down, along } = tile;
+            assert_eq!(rows / down * (columns / along), u64::from(THREADS), "{tile:?}");
             assert!([rows, columns].iter().all(|lines| lines % STEP == 0 && u64::from(THREADS) % lines == 0), "{tile:?}");
-            let bytes = if tile == LARGE { 4 } else { 8 };
+            let bytes = if [LARGE, HIGH].contains(&tile) { 4 } else { 8 };
             assert!(STEP * (rows + columns + 2 * PADDING) * bytes <= 48 << 10, "{tile:?}");
         }
     }
@@ -472,14 +488,18 @@ mod tests {
     fn sizes_choose_tiles_and_parts() {
         let chosen = |sizes: &Sizes, bytes| {
             let tile = Tile::of(sizes, bytes);
-            (tile, split(tile.count(sizes), sizes.terms))
+            (tile, tile.split(sizes))
         };
         assert_eq!(chosen(&sizes(1, 4096, 4096, 1000), 4), (LARGE, (1, 1008)));
         assert_eq!(chosen(&sizes(1, 4096, 4096, 1000), 8), (SQUARE, (1, 1008)));
         assert_eq!(chosen(&sizes(500, 20, 20, 8), 4), (SQUARE, (1, 16)));
-        // 9 tiles: 14 parts, of which each is a whole number of steps.
-        assert_eq!(chosen(&sizes(1, 576, 64, 100_000), 4), (SQUARE, (14, 7152)));
-        assert_eq!(chosen(&sizes(1, 100, 10, 600), 4), (TALL, (2, 304)));
+        // 5 tiles: 101 parts, of which each is a whole number of steps.
+        assert_eq!(chosen(&sizes(1, 576, 64, 100_000), 4), (HIGH, (101, 992)));
+        assert_eq!(chosen(&sizes(1, 576, 64, 100_000), 8), (SQUARE, (56, 1792)));
+        assert_eq!(chosen(&sizes(1, 18_432, 64, 1600), 4), (HIGH, (3, 544)));
+        // 128 large ones: 2 parts.
+        assert_eq!(chosen(&sizes(1, 2048, 1024, 1000), 4), (LARGE, (2, 512)));
+        assert_eq!(chosen(&sizes(1, 100, 10, 600), 4), (TALL, (8, 80)));
         assert_eq!(chosen(&sizes(1, 1, 1000, 0), 4), (WIDE, (1, 16)));
         assert_eq!(chosen(&sizes(1, 1 << 40, 1 << 40, 1 << 40), 4).1.0, 1);
     }

@@ -9,7 +9,6 @@ use plimsoll_request::expr::{BinaryOp, Expr, ExprBuilder, Reg, Scalar, UnaryOp};
 use plimsoll_request::gather::{Access, Gather, ScatterOp, SegmentOp};
 use plimsoll_request::movement::{Movement, Pick};
 use plimsoll_request::nn::Nn;
-use plimsoll_request::norm::BatchNormSpec;
 use plimsoll_request::pool::{Maxima, PoolSpec, Pooling, Positions};
 use plimsoll_request::random::{Distribution, Random};
 use plimsoll_request::reduce::{ReduceOp, Reduction, ScanOp};
@@ -59,6 +58,7 @@ impl Case {
         let name = format!("{:?}", self.request).chars().take(600).collect();
         Ok(Run {
             name,
+            request: self.request.clone(),
             emitted,
             inputs: self.inputs.clone(),
             outputs: arguments.outputs.iter().map(|bytes| *bytes as usize).collect(),
@@ -461,39 +461,6 @@ pub fn rows(seed: u64) -> Vec<Case> {
     cases
 }
 
-pub fn norms(seed: u64) -> Vec<Case> {
-    let mut making = Making::new(seed);
-    let mut cases = Vec::new();
-    for number in 0..times(24) {
-        let float = DataType::Float;
-        let (rows, channels) = (*making.of(&[1, 2, 9, 64, 300, 1000]), *making.of(&[1, 3, 31, 32, 40]));
-        let factor = *making.of(&[1.0, 0.25]);
-        let spec = BatchNormSpec { data_type: float, rows, channels, epsilon: 0.001, exponential_avg_factor: factor };
-        let training = making.below(3) > 0;
-        // Variances are positive.
-        let positive = |making: &mut Making| (0..channels).flat_map(|_| (0.5 + making.below(9) as f32).to_le_bytes()).collect::<Vec<u8>>();
-        let images = making.elements(float, rows * channels);
-        let [scale, offset, mean] = [(); 3].map(|()| making.elements(float, channels));
-        let variance = positive(&mut making);
-        let case = if number % 2 == 0 {
-            let reserve_3 = making.below(2) == 0;
-            let replaced = training && factor == 1.0;
-            let statistics = if replaced { [Vec::new(), Vec::new()] } else { [mean, variance] };
-            let inputs = [vec![images, scale, offset], statistics.to_vec()].concat();
-            let types = vec![float; if reserve_3 { 6 } else { 5 }];
-            let request = KernelRequest::BatchNorm { spec, training, reserve_3 };
-            Case { request, inputs, input_types: vec![float; 5], types, near: Near::Of(64.0, 32.0) }
-        } else {
-            let gradient = making.elements(float, rows * channels);
-            let request = KernelRequest::BatchNormGrad { spec, training };
-            let inputs = vec![gradient, images, scale, mean, variance];
-            Case { request, inputs, input_types: vec![float; 5], types: vec![float; 5], near: Near::Of(2048.0, 32.0) }
-        };
-        cases.push(case);
-    }
-    cases
-}
-
 fn indices(making: &mut Making, data_type: DataType, number: u64, limit: u64) -> Vec<u8> {
     (0..number)
         .flat_map(|_| {
@@ -527,12 +494,12 @@ fn pool(making: &mut Making) -> PoolSpec {
 pub fn pools(seed: u64) -> Vec<Case> {
     let mut making = Making::new(seed);
     let mut cases = Vec::new();
-    for number in 0..times(32) {
+    for number in 0..times(40) {
         let spec = pool(&mut making);
         let float = DataType::Float;
         let (input, output) = (count(&spec.input()), count(&spec.output()));
         let near = Near::Of(1.0, 8.0);
-        let case = match number % 4 {
+        let case = match number % 5 {
             0 => {
                 let positions = *making.of(&[Positions::None, Positions::All, Positions::Positive]);
                 let types = if positions == Positions::None { vec![float] } else { vec![float, DataType::Uint8] };
@@ -545,7 +512,13 @@ pub fn pools(seed: u64) -> Vec<Case> {
                 let input_types = vec![DataType::Uint8, float];
                 Case { request: KernelRequest::MaxPoolGrad(spec), inputs, input_types, types: vec![float], near: Near::Exact }
             }
+            // The maxima are not asked for.
             2 => {
+                let inputs = vec![making.elements(float, input), vec![0; 4 * output as usize], making.elements(float, output)];
+                let request = KernelRequest::MaxPoolGradOfInput { spec, maxima: Maxima::First };
+                Case { request, inputs, input_types: vec![float; 3], types: vec![float], near: Near::Exact }
+            }
+            3 => {
                 let inputs = vec![making.elements(float, input)];
                 Case { request: KernelRequest::AvgPool(spec), inputs, input_types: vec![float], types: vec![float], near }
             }

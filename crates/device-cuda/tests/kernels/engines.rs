@@ -3,12 +3,14 @@
 use plimsoll_base::{Bf16, DataType, F16};
 use plimsoll_device_cuda::emit::{self, Emitted, FaultNumber, KernelArg};
 use plimsoll_ptx::{Host, Job, Launch, Module, Nvrtc, Value};
+use plimsoll_request::KernelRequest;
 
 use super::cases::Near;
 
 /// A request that is to be run: its kernels, its arguments, and what the processor makes of them.
 pub struct Run {
     pub name: String,
+    pub request: KernelRequest,
     pub emitted: Emitted,
     pub inputs: Vec<Vec<u8>>,
     pub outputs: Vec<usize>,

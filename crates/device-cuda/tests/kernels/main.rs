@@ -1,14 +1,16 @@
 //! Every kernel that is generated, on shapes and elements made at random, against the processor's: as NVRTC translates it, run by an
 //! interpreter, and as the system's C compiler does. What is not installed is skipped, visibly.
 //!
-//! PLIMSOLL_KERNELS=N tries N times as many shapes.
+//! PLIMSOLL_KERNELS=N tries N times as many shapes. Where PLIMSOLL_CHECK is set (`bench/gpu/check.sh`), the card of this machine runs them, too.
 
 mod anchors;
+mod card;
 mod cases;
 mod compiled;
 mod engines;
 mod hostile;
 mod making;
+mod normalizing;
 mod wide;
 
 use cases::Case;
@@ -25,7 +27,8 @@ fn short_kernels() -> Vec<Case> {
         cases::pools(6),
         cases::gathers(7),
         cases::random(8),
-        cases::norms(9),
+        normalizing::norms(9),
+        normalizing::lrns(10),
         anchors::depthwise(13),
     ];
     all.into_iter().flatten().collect()
@@ -49,6 +52,9 @@ fn check(cases: Vec<Case>) {
     for outcome in engines.run(&runs) {
         let Outcome { engine, run, result } = outcome;
         run.compare(engine, &result);
+    }
+    if let Some(card) = card::Card::find() {
+        card.compare(&runs);
     }
 }
 
@@ -84,7 +90,12 @@ fn softmax_and_losses() {
 
 #[test]
 fn batch_normalization() {
-    check(cases::norms(9));
+    check(normalizing::norms(9));
+}
+
+#[test]
+fn local_response_normalization() {
+    check(normalizing::lrns(10));
 }
 
 #[test]

@@ -48,9 +48,10 @@ fn indices_of_64_bits_find_the_same_elements() {
     let same = WindowAxis { size: 9, positions: 9, taps: 3, stride: 1, dilation: 2, pad: 2 };
     let half = WindowAxis { size: 9, positions: 5, taps: 3, stride: 2, dilation: 1, pad: 1 };
     for kind in 0..3 {
-        // So many that sums by the filter have parts in both.
-        let batches = [if kind == 2 { 16 } else { 2 }, 1 << 22];
-        pairs.push(batches.map(|batch| conv_request(kind, convolution(DataType::Float, batch, &[half, same], [3, 20]), kind < 2)));
+        // So many that sums by the filter have parts in both, and others in none.
+        let (few, many, channels) = if kind == 2 { (16, 1 << 22, 20) } else { (2, 1 << 25, 6) };
+        let batches = [few, many];
+        pairs.push(batches.map(|batch| conv_request(kind, convolution(DataType::Float, batch, &[half, same], [3, channels]), kind < 2)));
     }
     for kind in 3..6 {
         let batches = [if kind == 5 { 16 } else { 2 }, 1 << 23];
