@@ -45,7 +45,7 @@ fn measure(folder: &Path, machine: &mock::Machine) -> Result<()> {
             let part = CardPart { card: 0, priority: 0, modelled: None };
             let spec = CudaDevice::spec(card.granularity(), DeviceSpec { card: Some(part), ..any_card() });
             let ledger = Ledger::new(spec.name.to_string(), None);
-            let device = CudaDevice::on(&card, spec, ledger, Arc::new(CudaLibrary), GraphUse { room, at_once: true })?;
+            let device = CudaDevice::on(&card, spec, ledger, Arc::new(CudaLibrary), GraphUse { at_once: true, ..GraphUse::on(card.name()) }.with_room(room))?;
             let arena = device.allocate(Bytes(1 << 20), "arena")?;
             let executable = device.load(0, Arc::new(Program { commands: commands(kernels)? }))?;
             let (feed, mut fetch) = (Box::new(7u32), Box::new([0u32; 4]));

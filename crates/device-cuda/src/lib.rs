@@ -8,19 +8,23 @@
 
 mod compile;
 mod compute;
+mod cudnn;
 mod driver;
 pub mod emit;
 mod libraries;
 mod library;
 mod nvml;
+mod overhead;
 mod source;
 mod toolkit;
 
 pub use compile::Compiler;
-pub use compute::{CudaCard, CudaDevice, GraphUse};
+pub use compute::{CudaCard, CudaDevice, GraphUse, Measured};
+pub use cudnn::{ConvolutionKind, ConvolutionPlan, Engine, PlanFor, Planner};
 pub use driver::{CudaDriver, DriverCard};
 pub use libraries::{ComputeLibrary, Found, Seen};
 pub use library::can_load;
 pub use nvml::{Activity, Driver, Look, Memory, NvidiaCard, Nvml, Process, ProcessKind, subtract};
+pub use overhead::Taken;
 pub use source::{ALIGNMENT, CudaLibrary, CudaSource, any_card, variant_of};
 pub use toolkit::Toolkit;

@@ -1,5 +1,6 @@
 //! The command line from outside.
 
+mod card_check;
 mod cards;
 mod copies;
 mod described;

@@ -3,7 +3,7 @@
 
 #[path = "../../../device-cuda/tests/computing/machine.rs"]
 #[allow(dead_code, reason = "tests of several crates share it")]
-mod mock;
+pub mod mock;
 
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -457,4 +457,30 @@ fn plans_are_made_for_a_card_that_a_file_describes() {
     let (here, there) = (plan(""), plan(&format!("--devices {file}")));
     assert!(here.code == 0 && here.err.contains("it is divided (MIG)"), "{}", here.err);
     assert_eq!((&here.out, &here.err), (&there.out, &there.err));
+}
+
+#[test]
+fn two_cards_train_together_and_a_killed_program_leaves_nothing_on_either() {
+    let Some(machine) = Machine::new("cli-two-cards", &[1024; 2]) else { return };
+    let both = || [0, 1].map(|card| machine.used(card));
+    // Cards that reach each other, and cards between which the host carries bytes.
+    for alone in [false, true] {
+        machine.gpus.set_alone(1, alone).unwrap();
+        let devices = verified(&machine, "towers2_adam_ref", "");
+        for card in [1, 2] {
+            let (planned, measured) = (&devices[card]["planned_peak_bytes"], &devices[card]["measured_peak_bytes"]);
+            assert!(planned == measured && planned.as_u64() > Some(2 * MIB + GRAPHS), "{devices}");
+        }
+        assert_eq!(both(), [0, 0]);
+        let mut program = command(&machine, "bench towers2_adam_ref --runs 10000000");
+        let program = Holder(program.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+        let start = Instant::now();
+        while both().contains(&0) {
+            assert!(start.elapsed() < Duration::from_secs(60), "it does not start");
+        }
+        // In the middle of steps.
+        std::thread::sleep(Duration::from_millis(500));
+        drop(program);
+        assert_eq!(both(), [0, 0]);
+    }
 }

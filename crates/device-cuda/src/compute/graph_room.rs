@@ -1,37 +1,39 @@
-//! The bytes that a device keeps for graphs, a part of its overhead. What graphs take is a guess ([`TABLE`]); a graph for which there are
-//! no bytes left is not made.
+//! The bytes that a device keeps for graphs, a part of its overhead ([`Taken`]). A graph for which there are no bytes left is not made.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use plimsoll_base::Bytes;
 
-const TABLE: &str = include_str!("../../data/overhead.txt");
-
-/// A number of the table.
-fn number(name: &str) -> u64 {
-    let line = TABLE.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok());
-    line.unwrap_or_default()
-}
+use crate::overhead::Taken;
 
 /// How a logical device uses the driver's graphs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GraphUse {
-    /// The bytes of its overhead that it keeps for them. What graphs take was not measured.
-    pub room: Bytes,
+    /// The bytes that graphs take, and those of its overhead that it keeps for them.
+    pub taken: Taken,
     /// Whether they are made at the first use of a run's bindings, and not at the second: many bindings are used once.
     pub at_once: bool,
 }
 
-impl Default for GraphUse {
-    fn default() -> GraphUse {
-        GraphUse { room: Bytes(number("device")), at_once: false }
+impl GraphUse {
+    /// On cards of that name.
+    pub fn on(name: &str) -> GraphUse {
+        GraphUse { taken: Taken::on(name), at_once: false }
+    }
+
+    /// The same, with so many bytes for graphs.
+    pub fn with_room(self, room: Bytes) -> GraphUse {
+        GraphUse { taken: Taken { device: room, ..self.taken }, ..self }
     }
 }
 
 /// What is left.
 #[derive(Debug)]
-pub(super) struct GraphRoom(AtomicU64);
+pub(super) struct GraphRoom {
+    left: AtomicU64,
+    taken: Taken,
+}
 
 /// A graph's part; dropping it gives it back.
 #[derive(Debug)]
@@ -41,21 +43,21 @@ pub(super) struct GraphShare {
 }
 
 impl GraphRoom {
-    pub fn new(bytes: Bytes) -> Arc<GraphRoom> {
-        Arc::new(GraphRoom(AtomicU64::new(bytes.0)))
+    pub fn new(taken: Taken) -> Arc<GraphRoom> {
+        Arc::new(GraphRoom { left: AtomicU64::new(taken.device.0), taken })
     }
 
     /// The part of a graph with so many nodes; none where that much is not left.
     pub fn take(self: &Arc<GraphRoom>, nodes: usize) -> Option<GraphShare> {
-        let bytes = number("graph") + number("node") * nodes as u64;
-        let taken = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(bytes));
+        let bytes = self.taken.graph.0 + self.taken.node.0 * nodes as u64;
+        let taken = self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(bytes));
         taken.is_ok().then(|| GraphShare { room: self.clone(), bytes })
     }
 }
 
 impl Drop for GraphShare {
     fn drop(&mut self) {
-        self.room.0.fetch_add(self.bytes, Ordering::Relaxed);
+        self.room.left.fetch_add(self.bytes, Ordering::Relaxed);
     }
 }
 
@@ -65,9 +67,8 @@ mod tests {
 
     #[test]
     fn no_more_graphs_than_there_is_room_for() {
-        let (graph, node) = (number("graph"), number("node"));
-        assert!(graph > 0 && node > 0 && GraphUse::default().room.0 >= graph + 100 * node);
-        let room = GraphRoom::new(Bytes(2 * graph + 5 * node));
+        let taken = Taken { graph: Bytes(10), node: Bytes(3), device: Bytes(2 * 10 + 5 * 3), is_measured: true };
+        let room = GraphRoom::new(taken);
         let (first, second) = (room.take(3), room.take(2));
         assert!(first.is_some() && second.is_some() && room.take(0).is_none());
         drop(first);

@@ -182,6 +182,17 @@ impl Nvml {
         look
     }
 
+    /// The memory of a card, without a look at anything else of it.
+    ///
+    /// # Errors
+    /// FAILED_PRECONDITION where there is no such card, or with the driver's reason.
+    pub fn memory_of(&self, uuid: &str) -> Result<Memory> {
+        let mut cards = (0..self.count().unwrap_or(0)).filter_map(|index| self.handle(index).ok());
+        let card = cards.find(|card| self.text(*card, |functions| functions.uuid).is_ok_and(|name| name == uuid));
+        let card = card.ok_or_else(|| Error::failed_precondition(format!("there is no card {uuid}")))?;
+        self.memory(card).map_err(|trouble| Error::failed_precondition(format!("the memory of card {uuid}: {trouble}")))
+    }
+
     /// The ordinals of the cards whose memory a card reaches directly.
     fn peers(&self, ordinal: usize, cards: &[(calls::PciAddress, raw::Handle)], missing: &mut Vec<String>) -> Vec<u32> {
         let others = (0..cards.len()).filter(|&other| other != ordinal);

@@ -33,7 +33,7 @@ impl Rig {
         let driver = CudaDriver::load(&machine.driver()).unwrap();
         let compiler = Arc::new(Compiler::load(&machine.compiler(), None).unwrap());
         let card = CudaCard::open(&driver, &driver.cards().unwrap()[0], &compiler).unwrap();
-        Some(Rig { machine, card, graphs: GraphUse { at_once, ..GraphUse::default() } })
+        Some(Rig { machine, card, graphs: GraphUse { at_once, ..GraphUse::on("") } })
     }
 
     /// `CPU:0` and `GPU:0`.

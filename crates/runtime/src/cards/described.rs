@@ -85,7 +85,7 @@ fn gpus(machine: &MachineDescription, options: &Options) -> Result<(Division, Ve
             opened[at] |= count > 0;
             if opened[at] {
                 cards[at].overhead = described.device.overhead
-                    + Bytes(described.granularity.map_or(0, |granularity| CudaDevice::own(granularity).0) * count);
+                    + Bytes(described.granularity.map_or(0, |granularity| CudaDevice::own(&described.device.name, granularity).0) * count);
             }
         }
         division = resolve(&cards, options, &Environment::new())?;
@@ -139,7 +139,7 @@ pub(crate) fn describe(options: &Options, environment: &Environment) -> Result<M
         let Some(spec) = part.and_then(|part| specs.get(part)) else { continue };
         let count = parts.get(&card.device.uuid).copied().unwrap_or(0);
         card.granularity = Some(spec.granularity);
-        card.device.overhead = card.device.overhead - Bytes(CudaDevice::own(spec.granularity).0 * count);
+        card.device.overhead = card.device.overhead - Bytes(CudaDevice::own(&card.device.name, spec.granularity).0 * count);
     }
     Ok(MachineDescription { processor: super::processor(), cards })
 }

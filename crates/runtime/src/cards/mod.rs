@@ -86,7 +86,7 @@ fn open_on(
             for (&card, opened) in &contexts {
                 // Each logical device has a piece of the card, and room for graphs, for itself.
                 let count = parts.get(&card).copied().unwrap_or(0);
-                cards[card].overhead = opened.context + Bytes(CudaDevice::own(opened.card.granularity()).0 * count);
+                cards[card].overhead = opened.context + Bytes(CudaDevice::own(opened.card.name(), opened.card.granularity()).0 * count);
             }
             division = resolve(&cards, options, environment)?;
             if self::parts(&division, infos)? == parts {
@@ -206,7 +206,7 @@ fn device(gpu: &LogicalDevice, card: usize, board: &Board, seat: &Seat, asking: 
     let ledger = Ledger::with_upstream(spec.name.to_string(), spec.memory_limit, upstream(gpu, card, &spec, seat, asking));
     Ok(match board {
         Board::Simulated(compute) => Arc::new(SimDevice::on(compute, spec, ledger, Arc::new(CpuKernels))?),
-        Board::Nvidia(card) => Arc::new(CudaDevice::on(card, spec, ledger, Arc::new(CudaLibrary), GraphUse::default())?),
+        Board::Nvidia(card) => Arc::new(CudaDevice::on(card, spec, ledger, Arc::new(CudaLibrary), GraphUse::on(card.name()))?),
     })
 }
 
