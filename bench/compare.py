@@ -41,6 +41,8 @@ WORKLOADS = {
     "transformer_training": ("the same, one training step", 1, []),
     "lstm": ("LSTM (2 layers of 128, 50 steps), inference, batch 32", 1, ["--freeze"]),
     "lstm_training": ("the same, one training step", 1, []),
+    "gru": ("GRU (2 layers of 128, 50 steps), inference, batch 32", 1, ["--freeze"]),
+    "gru_training": ("the same, one training step", 1, []),
 }
 # Those of which the page shows where the time goes.
 SHOWN = ("cifar10", "cifar10_towers2", "mlp_50", "mlp_512", "resnet50_1", "transformer", "lstm_training")

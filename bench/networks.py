@@ -256,7 +256,7 @@ def transformer_training(batch):
     return minimized(cross_entropy(y, labels), v1.train.AdamOptimizer(1e-4), {"x:0": shape}, {"y:0": ([batch], 10)})
 
 
-# Two LSTMs (Hochreiter and Schmidhuber, 1997) over a sequence, by a loop each.
+# Two LSTMs (Hochreiter and Schmidhuber, 1997) or GRUs over a sequence, by a loop each.
 
 STEPS, UNITS, FEATURES = 50, 128, 64
 
@@ -283,20 +283,42 @@ def lstm(name, x):
         return outputs
 
 
-def recurrent(x):
+def gru(name, x):
+    """As `lstm`, by gated recurrent units (Cho and others, 2014), the reset gate behind the product as Keras has it."""
+    steps, batch, features = x.shape
+    with v1.variable_scope(name):
+        w, u = variable("w", [features, 3 * UNITS], truncated_normal(0.1)), variable("u", [UNITS, 3 * UNITS], truncated_normal(0.08))
+        b, r = variable("b", [3 * UNITS], constant(0.1)), variable("r", [3 * UNITS], constant(0.1))
+        gates = tf.reshape(tf.matmul(tf.reshape(x, [-1, features]), w) + b, [steps, batch, 3 * UNITS])
+        inputs = tf.TensorArray(tf.float32, steps).unstack(gates)
+
+        def step(time, h, outputs):
+            xz, xr, xn = tf.split(inputs.read(time), 3, 1)
+            hz, hr, hn = tf.split(tf.matmul(h, u) + r, 3, 1)
+            z = tf.sigmoid(xz + hz)
+            h = z * h + (1 - z) * tf.tanh(xn + tf.sigmoid(xr + hr) * hn)
+            return time + 1, h, outputs.write(time, h)
+
+        state = (0, tf.zeros([batch, UNITS]), tf.TensorArray(tf.float32, steps, element_shape=[batch, UNITS]))
+        outputs = tf.while_loop(lambda time, *_: time < steps, step, state, maximum_iterations=steps)[2].stack()
+        outputs.set_shape([steps, batch, UNITS])
+        return outputs
+
+
+def recurrent(cell, x):
     y = tf.transpose(x, [1, 0, 2])
-    return dense("classes", lstm("second", lstm("first", y))[-1], 10, 0.1, 0.0, activation=tf.identity)
+    return dense("classes", cell("second", cell("first", y))[-1], 10, 0.1, 0.0, activation=tf.identity)
 
 
-def lstms(batch):
+def recurrent_served(cell, batch):
     shape = [batch, STEPS, FEATURES]
-    return served(recurrent(fed(shape)), shape)
+    return served(recurrent(cell, fed(shape)), shape)
 
 
-def lstms_training(batch):
+def recurrent_training(cell, batch):
     shape = [batch, STEPS, FEATURES]
     x, labels = fed(shape, 10)
-    return minimized(cross_entropy(recurrent(x), labels), v1.train.AdamOptimizer(1e-3), {"x:0": shape}, {"y:0": ([batch], 10)})
+    return minimized(cross_entropy(recurrent(cell, x), labels), v1.train.AdamOptimizer(1e-3), {"x:0": shape}, {"y:0": ([batch], 10)})
 
 
 NETWORKS = {
@@ -311,6 +333,8 @@ NETWORKS = {
     "mobilenet_v2_8": lambda: mobilenet_v2(8),
     "transformer": lambda: transformer(8),
     "transformer_training": lambda: transformer_training(8),
-    "lstm": lambda: lstms(32),
-    "lstm_training": lambda: lstms_training(32),
+    "lstm": lambda: recurrent_served(lstm, 32),
+    "lstm_training": lambda: recurrent_training(lstm, 32),
+    "gru": lambda: recurrent_served(gru, 32),
+    "gru_training": lambda: recurrent_training(gru, 32),
 }
