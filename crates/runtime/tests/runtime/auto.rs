@@ -345,4 +345,25 @@ proptest! {
         let plain = make(&steps, kind, &[]);
         prop_assert_eq!(got, two_steps(&open(&processor, &plain.graph), &plain, &fetch));
     }
+
+    /// What is found without lines is found under lines that just hold it.
+    #[test]
+    fn a_placement_is_found_again_at_its_own_peaks(
+        steps in steps(), chosen in any::<u16>(), resource in any::<bool>(), asks in any::<bool>()
+    ) {
+        let kind = if resource { VariableKind::Resource } else { VariableKind::Reference };
+        let made = make(&steps, kind, if asks { CARDS } else { &[] });
+        let fetch = made.values[1 + chosen as usize % (made.values.len() - 1)].clone();
+        let runs = [init(), signature(&fetch)];
+        let place = |options: &Options| open(&Devices::open(options).unwrap(), &made.graph).auto(&runs, &[], Objective::Latency);
+        let first = place(&cards(512 << 20)).unwrap();
+        let lines = first.footprint.needs().iter().fold(cards(512 << 20).fit(false), |options, need| {
+            // A device has a line of a page at least.
+            options.limit(need.name.rsplit("device:").next().unwrap(), &need.peak.0.max(4096).to_string())
+        });
+        let again = place(&lines);
+        prop_assert!(again.is_ok(), "{:?}: {}", first.footprint.needs(), again.unwrap_err());
+        let least = |fitted: &Fitted| fitted.tried.last().unwrap().seconds;
+        prop_assert!(least(&again.unwrap()) <= 1.021 * least(&first), "{:?}", first.tried);
+    }
 }

@@ -4,8 +4,9 @@
 //! [`problem`] takes the numbers of the run from the planner's own works: what each takes on each kind of device, and what copies
 //! take. [`parts`] says which nodes go together. [`queues`] runs the queues on paper for an assignment, with the bytes that are live.
 //! [`search`] looks for assignments by it.
-//! Plans of the best ones are made and packed: what they take decides, never the paper alone. Where plans take more than the paper
-//! said, its lines become tighter and the search goes on.
+//! Plans of the best ones are made and packed: what they take decides, never the paper alone. The search begins without lines, so that
+//! its choice is the same under every line that holds it. Where plans take more than the paper said, its lines become tighter and the
+//! search goes on.
 
 mod parts;
 mod problem;
@@ -138,13 +139,15 @@ impl Trials<'_, '_> {
         let mut search = Search::new(problem, self.request.devices, self.objective);
         let starts = std::iter::once(tensorflow).chain(wholes.of.iter().map(|(_, placement)| placement));
         let starts: Vec<Vec<Device>> = starts.map(|placement| assignment(problem, wholes, placement)).collect();
+        // First as if there were no lines: what is found then is found again under lines that just hold it.
+        let lines = search.take_lines();
+        if self.attempt_best(&mut search, (wholes, problem), &starts).is_some_and(|tried| tried.fits()) {
+            return search.has_replicas();
+        }
+        search.set_lines(lines);
         for _ in 0..ROUNDS {
             let devices = self.request.devices;
-            let mut last = None;
-            for best in search.best(&starts) {
-                let placement = placement(self.request, wholes, problem, &best);
-                last = self.attempt(placement, How::Auto).cloned();
-            }
+            let last = self.attempt_best(&mut search, (wholes, problem), &starts);
             let Some(tried) = last.filter(|tried| !tried.fits()) else { break };
             let over = |device: usize| {
                 let name = devices[device].name.short();
@@ -155,6 +158,16 @@ impl Trials<'_, '_> {
             search.tighten(&over);
         }
         search.has_replicas()
+    }
+
+    /// Plans with the best assignments of a search; the last attempt.
+    fn attempt_best(&mut self, search: &mut Search<'_>, (wholes, problem): (&Wholes, &Problem), starts: &[Vec<Device>]) -> Option<Tried> {
+        let mut last = None;
+        for best in search.best(starts) {
+            let placement = placement(self.request, wholes, problem, &best);
+            last = self.attempt(placement, How::Auto).cloned();
+        }
+        last
     }
 
     /// The fastest that fits, of several that are nearly as fast the one that moves least; else the same of those that can be made to

@@ -113,6 +113,17 @@ impl<'a> Search<'a> {
         reasons::reasons(&mut self.queues, devices, specs, self.ratings / 4)
     }
 
+    /// From now on no line holds. The lines so far.
+    pub fn take_lines(&mut self) -> Vec<Option<u64>> {
+        let none = vec![None; self.queues.lines.len()];
+        std::mem::replace(&mut self.queues.lines, none)
+    }
+
+    /// From now on these lines hold.
+    pub fn set_lines(&mut self, lines: Vec<Option<u64>>) {
+        self.queues.lines = lines;
+    }
+
     /// Plans took so many bytes more than there were: the paper's lines are lower by that.
     pub fn tighten(&mut self, over: &[Bytes]) {
         for (line, over) in self.queues.lines.iter_mut().zip(over) {
