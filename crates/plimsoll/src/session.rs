@@ -143,10 +143,11 @@ impl Session {
         self.inner.signature(&by_reference(feeds), fetches, targets)
     }
 
-    /// The plan of a signature, without values to feed.
+    /// The plan of a signature, without values to feed. Where shapes depend on elements of a feed that the signature does not hold, its peak
+    /// is open from the first node that they decide.
     ///
     /// # Errors
-    /// As [`Session::plan`]; UNIMPLEMENTED where shapes depend on elements of a feed that the signature does not hold.
+    /// As [`Session::plan`].
     pub fn plan_signature(&self, signature: &Signature) -> Result<Plan> {
         Ok(Plan::new(&self.inner, self.inner.plan_signature(signature)?))
     }

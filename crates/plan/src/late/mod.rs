@@ -27,8 +27,8 @@ use crate::request::{Feed, Signature};
 /// What a request lacks that cannot be planned for lack of values.
 #[derive(Clone, Debug)]
 pub enum Late {
-    /// The elements of these feeds, by their positions.
-    Feeds(Vec<usize>),
+    /// The elements of these feeds, by their positions; and the first node that lacks them.
+    Feeds(Vec<usize>, NodeId),
     /// Tensors that a first stage of the run makes.
     Stage(Box<Split>),
 }
@@ -67,6 +67,25 @@ pub struct Later {
     most: Vec<Option<Shape>>,
     /// The lists of the first stage whose lengths it fetches behind everything else, by their positions.
     cut: Vec<usize>,
+}
+
+impl Later {
+    /// A whole run, of which nothing is known before the elements of these feeds are.
+    pub fn behind_feeds(signature: &Signature, feeds: &[usize], from: NodeId) -> Later {
+        Later {
+            from,
+            tensors: feeds.iter().filter_map(|feed| Some(signature.feeds.get(*feed)?.tensor.clone())).collect(),
+            fetches: Vec::new(),
+            plans: Vec::new(),
+            within: Vec::new(),
+            between: Vec::new(),
+            sources: Vec::new(),
+            signature: signature.clone(),
+            numbers: Numbers { feeds: signature.feeds.len(), ..Numbers::default() },
+            most: Vec::new(),
+            cut: Vec::new(),
+        }
+    }
 }
 
 /// How many tensors there are of each kind, one kind behind another.

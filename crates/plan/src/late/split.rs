@@ -35,8 +35,9 @@ pub fn late(request: &Request<'_>, error: &Error) -> Result<Option<Late>> {
     // Every round goes to predicates before those of the round before.
     loop {
         let fed: Vec<usize> = wanted.values.iter().filter_map(position).collect();
-        if !fed.is_empty() {
-            return Ok(Some(Late::Feeds(fed)));
+        if let Some(&first) = fed.first() {
+            let from = wanted.from.unwrap_or(pruned.feeds[first].node);
+            return Ok(Some(Late::Feeds(fed, from)));
         }
         if wanted.is_empty() {
             return Ok(None);

@@ -354,12 +354,13 @@ impl Session {
         Session::placed(devices, graph, (placement, None), registry.clone(), checkpoints.clone(), stored.clone())
     }
 
-    /// The plan of a signature. Limits are not looked at.
+    /// The plan of a signature. Limits are not looked at. Where the elements of feeds decide sizes, and the signature does not say them,
+    /// it is open from the first node that they decide.
     ///
     /// # Errors
     /// As [`plimsoll_plan::plan()`].
     pub fn plan_signature(&self, signature: &Signature) -> Result<Plan> {
-        self.inner.planned_in_stages(signature, self.cancellation.as_ref()).map(|plan| Plan::clone(&plan))
+        self.inner.planned_as_known(signature, self.cancellation.as_ref())
     }
 
     /// The text of what there is of a signature's plan after a pass of the planner; of a run in stages of the first one.

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use plimsoll_base::{Code, Error, Kind, Result};
 use plimsoll_device::Trace;
-use plimsoll_graph::HostTensor;
+use plimsoll_graph::{HostTensor, NodeId};
 use plimsoll_ops::Lower;
 use plimsoll_plan::{Between, Counted, Late, Later, Plan, Repeat, Signature};
 
@@ -21,10 +21,10 @@ use crate::times::Times;
 /// So many plans are made before a run in stages begins; where there are more, its peak is open.
 const MOST_PLANS: usize = 16;
 
-/// A plan, or the positions of the feeds whose elements it lacks.
+/// A plan, or the positions of the feeds whose elements it lacks, and the first node that does.
 enum Planned {
     Plan(Arc<Plan>),
-    Lacks(Vec<usize>, Error),
+    Lacks(Vec<usize>, NodeId, Error),
 }
 
 /// Whether a signature that cannot be planned for this reason may run in stages.
@@ -50,7 +50,20 @@ impl Inner {
     pub(super) fn planned_in_stages(&self, signature: &Signature, cancellation: Option<&Cancellation>) -> Result<Arc<Plan>> {
         match self.stage(signature, cancellation, &mut MOST_PLANS.clone())? {
             Planned::Plan(plan) => Ok(plan),
-            Planned::Lacks(_, error) => Err(error),
+            Planned::Lacks(_, _, error) => Err(error),
+        }
+    }
+
+    /// As [`Inner::planned_in_stages`]; where it lacks the elements of feeds, the plan is open from the node on that they decide, and
+    /// holds the feeds alone. It cannot run.
+    pub(super) fn planned_as_known(&self, signature: &Signature, cancellation: Option<&Cancellation>) -> Result<Plan> {
+        match self.stage(signature, cancellation, &mut MOST_PLANS.clone())? {
+            Planned::Plan(plan) => Ok(Plan::clone(&plan)),
+            Planned::Lacks(feeds, from, _) => {
+                let nothing = Signature { fetches: Vec::new(), targets: Vec::new(), is_stage: true, ..signature.clone() };
+                let later = Some(Arc::new(Later::behind_feeds(signature, &feeds, from)));
+                Ok(Plan { later, ..Plan::clone(&*self.planned(&nothing, cancellation)?) })
+            }
         }
     }
 
@@ -65,7 +78,7 @@ impl Inner {
         loop {
             match self.stage(&signature, cancellation, &mut MOST_PLANS.clone())? {
                 Planned::Plan(plan) => return Ok((signature, plan)),
-                Planned::Lacks(positions, error) => {
+                Planned::Lacks(positions, _, error) => {
                     let before = signature.feeds.iter().filter(|feed| feed.value.is_some()).count();
                     for position in positions {
                         signature.feeds[position].value = feeds.get(position).map(|feed| (*feed).clone());
@@ -214,7 +227,7 @@ impl Inner {
         };
         let split = match self.requested_of(&self.graph, signature, |request| plimsoll_plan::late(request, &error))? {
             Some(Late::Stage(split)) => split,
-            Some(Late::Feeds(positions)) => return Ok(Planned::Lacks(positions, error)),
+            Some(Late::Feeds(positions, from)) => return Ok(Planned::Lacks(positions, from, error)),
             None => return Err(error),
         };
         let first = self.planned(&split.first, cancellation)?;
