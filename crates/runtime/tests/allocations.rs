@@ -1,6 +1,7 @@
 //! A warm step allocates nothing on the heap: counted by the global allocator, on every thread.
 
 use std::alloc::{GlobalAlloc, Layout, System};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -88,34 +89,53 @@ fn main() {
         assert!(loss.to_vec::<f32>().unwrap()[0].is_finite());
     }
     println!("test a_warm_step_allocates_nothing ... ok");
-    for threads in [1, 2] {
-        loop_of_two_devices(threads);
+    // Carried values, lists that are read and written, lists that a gradient pushes on and pops from, arrays, a loop in a loop, and a
+    // body on two devices.
+    for case in ["while_until", "while_lists", "while_gradient", "frame_arrays", "while_nested", "while_two_devices"] {
+        for threads in [1, 2] {
+            warm_loop(case, threads);
+        }
     }
-    println!("test a_warm_loop_of_two_devices_allocates_nothing ... ok");
+    println!("test a_warm_loop_allocates_nothing ... ok");
 }
 
-/// The recorded loop whose body is on two devices.
-fn loop_of_two_devices(threads: i32) {
-    let options = Options::new().intra_op(threads).device_count(DeviceKind::Cpu, 2);
+/// A recorded loop, with the tensors that its last step feeds.
+fn warm_loop(case: &str, threads: i32) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../cli/tests/cases").join(case);
+    let read = |name: &str| std::fs::read(folder.join(name)).unwrap();
+    let steps: serde_json::Value = serde_json::from_slice(&read("case.json")).unwrap();
+    let step = steps["steps"].as_array().unwrap().last().unwrap();
     let registry = Arc::new(Registry::standard(Arc::new(CpuKernels)));
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../cli/tests/cases/while_two_devices/graph.pb");
-    let graph = plimsoll_formats::read_graph_def(&std::fs::read(path).unwrap()).unwrap();
-    let graph = Graph::resolve(graph, registry.table()).unwrap();
-    let session = Session::new(&Devices::open(&options).unwrap(), &graph, registry).unwrap();
-    let x = HostTensor::from_slice([2, 3], &[1.5f32, -2.0, 0.25, 3.0, 0.5, -1.0]).unwrap();
+    let graph = Graph::resolve(plimsoll_formats::read_graph_def(&read("graph.pb")).unwrap(), registry.table()).unwrap();
+    let devices = Devices::open(&Options::new().intra_op(threads).device_count(DeviceKind::Cpu, 2)).unwrap();
+    let session = Session::new(&devices, &graph, registry).unwrap();
+    let fed: Vec<(&String, HostTensor)> = step["feeds"]
+        .as_object()
+        .unwrap()
+        .iter()
+        .map(|(name, file)| (name, plimsoll_formats::npy::read(&read(file.as_str().unwrap())).unwrap()))
+        .collect();
+    let feed = |(name, x): &(&String, HostTensor)| Feed {
+        tensor: name.to_string(),
+        data_type: x.data_type(),
+        shape: x.shape().clone(),
+        value: None,
+    };
     let signature = Signature {
-        feeds: vec![Feed { tensor: "x".into(), data_type: DataType::Float, shape: x.shape().clone(), value: None }],
-        fetches: vec!["y:0".into()],
+        feeds: fed.iter().map(feed).collect(),
+        fetches: step["fetches"].as_object().unwrap().keys().cloned().collect(),
         ..Signature::default()
     };
     let callable = session.callable(&signature).unwrap();
-    let [mut y] = <[HostTensor; 1]>::try_from(callable.outputs().unwrap()).unwrap();
+    let mut fetched = callable.outputs().unwrap();
+    let feeds: Vec<&HostTensor> = fed.iter().map(|(_, tensor)| tensor).collect();
+    let mut fetches: Vec<&mut HostTensor> = fetched.iter_mut().collect();
     for _ in 0..3 {
-        callable.run_into(&[&x], &mut [&mut y]).unwrap();
+        callable.run_into(&feeds, &mut fetches).unwrap();
     }
     let before = ALLOCATIONS.load(Ordering::Relaxed);
     for _ in 0..100 {
-        callable.run_into(&[&x], &mut [&mut y]).unwrap();
+        callable.run_into(&feeds, &mut fetches).unwrap();
     }
-    assert_eq!(ALLOCATIONS.load(Ordering::Relaxed) - before, 0, "{threads} threads");
+    assert_eq!(ALLOCATIONS.load(Ordering::Relaxed) - before, 0, "{case}, {threads} threads");
 }

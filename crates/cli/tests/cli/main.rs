@@ -14,6 +14,8 @@ mod forms;
 mod golden;
 mod limits;
 mod machine;
+#[cfg(unix)]
+mod nesting;
 mod networks;
 mod nvidia;
 mod operations;
