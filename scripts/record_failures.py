@@ -22,6 +22,7 @@ import tempfile
 
 import numpy as np
 import tensorflow as tf
+from tensorflow.python.ops import gen_list_ops as lists
 
 import record_cases
 from control_flow.common import do, each, init, read, tf1, v1, v2, variable
@@ -205,6 +206,20 @@ def scatter():
         change = tf.raw_ops.ResourceScatterAdd(resource=t.handle, indices=i, updates=tf.constant([[1.0, 1.0], [2.0, 2.0]]))
         with tf.control_dependencies([change]):
             tf.group(tf1.assign_add(v, 1.0), name="step")
+    return init()
+
+
+@case(do(indices(0, 2), "step") + now("v") + fails(indices(0, 3), "step") + now("v") + fails(indices(3, 1), "step") + now("v")
+      + fails(indices(-1, 1), "step") + now("v") + do(indices(1, 1), "step") + now("v"))
+def list_sum():
+    """A sum of a list and of new lists of which a tensor is set, at an index that is outside, before an update."""
+    v = number("v")
+    i = tf1.placeholder(tf.int32, [2], name="i")
+    with tf1.device("/cpu:0"):
+        whole = lists.tensor_list_from_tensor(tf.constant([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]), [2])
+        put = [lists.tensor_list_set_item(lists.tensor_list_reserve([2], 3, tf.float32), i[k], tf.constant([0.5, -2.0])) for k in (0, 1)]
+        total = lists.tensor_list_stack(tf.raw_ops.AddN(inputs=[put[0], whole, put[1]]), [2], tf.float32)
+        tf.group(tf1.assign_add(v, tf.reduce_sum(total[0])), name="step")
     return init()
 
 

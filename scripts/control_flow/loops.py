@@ -198,3 +198,48 @@ def while_lists():
     _, changed, w = tf1.while_loop(lambda i, *_: i < 3, body, [0, two, tf.zeros([2, 3])])
     tf.identity(w + lists.tensor_list_get_item(changed, k, [2, 3], tf.float32), "w")
     return False
+
+
+@case([({"x:0": X * np.float32(sign), "k:0": np.int32(k), "n:0": np.int32(n)}, ["signs:0", "many:0", "scattered:0", "looped:0", "gradient:0"], [])
+       for sign, k, n in ((1, 0, 0), (-1, 1, 3), (0, 2, 4), (-0.0, 0, 2))])
+def while_list_sums():
+    """sums of a list and of one of which a tensor is set: what was never set adds nothing, so that -0.0 stays"""
+    v2()
+    x, k, n = floats(), tf1.placeholder(tf.int32, [], "k"), number()
+    whole = lists.tensor_list_from_tensor(tf.stack([x, -x, x * 0.0]), [2, 3])
+    never = lists.tensor_list_reserve([2, 3], 3, tf.float32)
+
+    def put(list_, index, value):
+        return lists.tensor_list_set_item(list_, index, value)
+
+    def total(*of):
+        return lists.tensor_list_stack(tf.raw_ops.AddN(inputs=list(of)), [2, 3], tf.float32)
+
+    # The sign of a zero shows in its inverse.
+    zeros = tf.zeros_like(whole)
+    signs = [total(whole, put(never, k, x)), total(put(never, k, -x), whole), total(put(never, 1, x * -0.0), put(never, 1, -x)),
+             total(whole, put(zeros, k, x)), total(put(never, k, x), zeros), total(never, put(never, k, x))]
+    tf.identity(1.0 / tf.stack(signs), "signs")
+    many = [total(put(never, k, x), whole, put(never, 2 - k, x * 3.0), whole, put(never, k, x * 1e-3)),
+            total(whole, whole, put(never, k, x), put(zeros, 1, x)), total(put(never, 0, x), put(never, k, x), whole)]
+    twice = put(never, k, x)
+    many += [total(whole, twice), total(twice, twice, whole)]
+    tf.identity(tf.stack(many), "many")
+    scattered = lists.tensor_list_scatter_v2(tf.stack([x, x + 1.0]), [2, 0], [2, 3], 3)
+    again = lists.tensor_list_scatter_v2(tf.stack([x, x + 1.0]), tf.stack([k, k]), [2, 3], -1)
+    tf.identity(total(whole, scattered), "scattered_known")
+    tf.identity(tf.concat([total(scattered, whole), lists.tensor_list_stack(again, [2, 3], tf.float32)[:1]], 0), "scattered")
+
+    def body(i, list_, other):
+        added = tf.raw_ops.AddN(inputs=[list_, put(never, i % 3, x), put(never, k, x * 2.0)])
+        # The list before is read behind the sum.
+        with tf.control_dependencies([tf.identity(lists.tensor_list_get_item(added, k, [2, 3], tf.float32))]):
+            return i + 1, added, tf.raw_ops.AddN(inputs=[put(never, k, x), other, list_])
+    _, one, other = tf1.while_loop(lambda i, *_: i < n, body, [0, whole, zeros])
+    tf.identity(tf.stack([lists.tensor_list_stack(one, [2, 3], tf.float32), lists.tensor_list_stack(other, [2, 3], tf.float32)]), "looped")
+
+    # Two reads of an array in each iteration: two such sums in the loop of the gradient.
+    rows = tf.TensorArray(tf.float32, 4, element_shape=[2, 3], clear_after_read=False).unstack(tf.stack([x, x + 1.0, x - 1.0, x * 2.0]))
+    _, y = tf1.while_loop(lambda i, _: i < n, lambda i, y: (i + 1, tf.tanh(y * rows.read(i)) + rows.read(3 - i)), [0, x], maximum_iterations=4)
+    tf.identity(tf1.gradients(tf.reduce_sum(y * y), x)[0], "gradient")
+    return False

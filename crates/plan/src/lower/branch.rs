@@ -144,7 +144,9 @@ impl Lowering<'_> {
                 let view = self.read_variable(variable, id, None)?;
                 self.holds(view)?
             }
-            Meaning::Stored(_) | Meaning::List(_) | Meaning::Same(_) => return self.read(node.inputs[1], self.host).map(drop),
+            Meaning::Stored(_) | Meaning::List(_) | Meaning::Same(_) | Meaning::Placed(_) => {
+                return self.read(node.inputs[1], self.host).map(drop);
+            }
         };
         let fails = self.branches.conditions.not(holds)?;
         for (index, side) in [(0, fails), (1, holds)] {

@@ -14,13 +14,16 @@ use crate::lir::{View, WorkKind};
 
 impl Lowering<'_> {
     /// A list of zeros with the rows of a tensor at indices.
-    pub(super) fn scattered(&mut self, id: NodeId, node: &Node, (indices, tensor): (usize, usize)) -> Result<()> {
+    pub(super) fn scattered(&mut self, id: NodeId, node: &Node, op: ListOp, (indices, tensor): (usize, usize)) -> Result<()> {
         let of = Output { node: id, index: 0 };
         let length = self.known_length(of)?;
         let (indices, tensor) = (self.read_input(id, node, indices)?, self.read_input(id, node, tensor)?);
         if indices.shape.first() != tensor.shape.first() {
             let message = "Expected number of values to match number of indices";
             return Err(Error::invalid_argument(format!("{message}, but got {} and {}", tensor.shape, indices.shape)));
+        }
+        if self.is_placed(id, node, op)? {
+            return self.place(id, indices, tensor);
         }
         let rows = self.rows(id, &List { rows: None, length: Length::Known(length) }, of)?;
         let rows = if length == 0 { rows } else { self.scatter(id, ScatterOp::Update, rows, indices, tensor)? };

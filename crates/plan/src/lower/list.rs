@@ -100,6 +100,9 @@ impl Lowering<'_> {
                     return Err(Error::needs_values("not yet: a list grows to an index that is known only when the graph runs"));
                 }
                 let (index, tensor) = (self.read_input(id, node, index)?, self.item(id, node, tensor)?);
+                if self.is_placed(id, node, op)? {
+                    return self.place(id, index, tensor);
+                }
                 let length = match self.list_fact(Output { node: id, index: 0 })?.length {
                     Some(length) => Length::Known(length),
                     None => {
@@ -153,7 +156,7 @@ impl Lowering<'_> {
                 Ok(())
             }
             ListOp::AddN => self.sum(id, node),
-            ListOp::Scattered { indices, tensor } => self.scattered(id, node, (indices, tensor)),
+            ListOp::Scattered { indices, tensor } => self.scattered(id, node, op, (indices, tensor)),
             ListOp::Join { first, second } => self.join(id, [node.inputs[first], node.inputs[second]]),
             ListOp::Resize { list } => self.resize(id, node.inputs[list]),
             ListOp::Split { tensor } => self.split_list(id, node, tensor),
@@ -226,6 +229,7 @@ impl Lowering<'_> {
         match self.meaning(output)?.clone() {
             Meaning::List(list) => Ok(list),
             Meaning::Same(same) => self.rows_of_same(output, same),
+            Meaning::Placed(placed) => self.rows_of_placed(output, placed),
             _ => Err(Error::invalid_argument(format!("{} is no list", self.request.graph.tensor_name(output)))),
         }
     }
@@ -370,13 +374,7 @@ impl Lowering<'_> {
         let list = self.list(of)?;
         let index = self.pruned.facts[id].iter().position(|fact| fact.list.is_some()).unwrap_or(0);
         let rows = self.rows(id, &list, Output { node: id, index: index as u32 })?;
-        let (data_type, shape) = (rows.data_type, rows.shape.clone());
-        let count = indices.shape.elements()?;
-        let given = tensor.shape.elements()?;
-        if tensor.data_type != data_type || given != count * shape.iter().skip(1).product::<u64>() {
-            let message = format!("{}{} is set in a list of {data_type}{shape}", tensor.data_type, tensor.shape);
-            return Err(Error::invalid_argument(message));
-        }
+        require_rows(&rows, &indices, &tensor)?;
         let is_sum = self.pruned.facts[id].get(index).and_then(|fact| fact.list.as_ref()).is_some_and(|list| list.is_sum);
         self.scatter(id, if is_sum { ScatterOp::Add } else { ScatterOp::Update }, rows, indices, tensor)
     }
@@ -419,7 +417,7 @@ impl Lowering<'_> {
     }
 
     /// Whether a list becomes longer where a node writes behind its end.
-    fn grows(&self, id: NodeId, node: &Node) -> bool {
+    pub(super) fn grows(&self, id: NodeId, node: &Node) -> bool {
         node.attrs.bool("resize_if_index_out_of_bounds").unwrap_or(false)
             || self.list_fact(Output { node: id, index: 0 }).is_ok_and(|list| list.grows)
     }
@@ -465,36 +463,17 @@ impl Lowering<'_> {
         self.work(id, WorkKind::Request { request: Arc::new(check), args: vec![Arg::Input(0)] }, vec![holds], Vec::new(), true);
         Ok(())
     }
+}
 
-    fn sum(&mut self, id: NodeId, node: &Node) -> Result<()> {
-        let of = Output { node: id, index: 0 };
-        let lists = node.inputs.iter().map(|input| self.list_like(*input, of)).collect::<Result<Vec<List>>>()?;
-        let first = lists.first().ok_or_else(|| Error::invalid_argument("a sum of no lists"))?;
-        let length = first.length.clone();
-        let views: Vec<View> = lists.iter().filter_map(|list| list.rows.clone()).collect();
-        let rows = match &views[..] {
-            [] => None,
-            [one] => Some(one.clone()),
-            [one, others @ ..] => {
-                if self.list_fact(of)?.is_nested() {
-                    return Err(Error::unimplemented("not yet: a sum of lists of lists"));
-                }
-                if let Some(other) = others.iter().find(|other| other.shape != one.shape || other.data_type != one.data_type) {
-                    return Err(Error::invalid_argument(format!("a sum of lists of {} and {}", one.shape, other.shape)));
-                }
-                let mut builder = ExprBuilder::new();
-                let mut sum = builder.input(one.data_type)?;
-                for _ in others {
-                    let next = builder.input(one.data_type)?;
-                    sum = builder.binary(BinaryOp::Add, sum, next)?;
-                }
-                let kind = WorkKind::Expr { expr: builder.finish(vec![sum]), shape: one.shape.clone() };
-                Some(self.made(id, kind, views.clone(), one.data_type, one.shape.clone())?)
-            }
-        };
-        self.define(id, 0, Meaning::List(List { rows, length }));
-        Ok(())
+/// Whether a tensor is rows at indices of some.
+pub(super) fn require_rows(rows: &View, indices: &View, tensor: &View) -> Result<()> {
+    let count = indices.shape.elements()?;
+    let given = tensor.shape.elements()?;
+    if tensor.data_type != rows.data_type || given != count * rows.shape.iter().skip(1).product::<u64>() {
+        let message = format!("{}{} is set in a list of {}{}", tensor.data_type, tensor.shape, rows.data_type, rows.shape);
+        return Err(Error::invalid_argument(message));
     }
+    Ok(())
 }
 
 fn is_zero(bytes: &[u8]) -> bool {

@@ -18,6 +18,7 @@ mod same;
 mod several;
 mod space;
 mod stack;
+mod sum;
 mod variables;
 
 pub(crate) use checkpoint::settle_saves;
@@ -56,6 +57,8 @@ enum Meaning {
     List(list::List),
     /// A list all of whose tensors are one tensor.
     Same(same::Same),
+    /// A list of which a few tensors are set, for the sum that reads it.
+    Placed(sum::Placed),
 }
 
 struct Lowering<'a> {
@@ -80,6 +83,8 @@ struct Lowering<'a> {
     host: DeviceId,
     /// By node: the device that does its work.
     workers: IdVec<NodeId, DeviceId>,
+    /// By node that puts tensors into a list: the sum that is its only reader.
+    summed: HashMap<NodeId, NodeId>,
 }
 
 pub(crate) fn lower(request: &Request<'_>, pruned: &Pruned) -> Result<Lir> {
@@ -100,6 +105,7 @@ pub(crate) fn lower(request: &Request<'_>, pruned: &Pruned) -> Result<Lir> {
         inside: Vec::new(),
         host,
         workers: space::workers(request, pruned),
+        summed: sum::summed(request, pruned),
     };
     lowering.feeds()?;
     lowering.lir.nodes.extend(pruned.order.iter().map(|id| (*id, request.placement.devices[*id])));
@@ -248,7 +254,7 @@ impl Lowering<'_> {
             return Ok(());
         }
         self.check_handles(id, node)?;
-        let is_list = |input: &Output| matches!(self.meanings.get(input), Some(Meaning::List(_) | Meaning::Same(_)));
+        let is_list = |input: &Output| matches!(self.meanings.get(input), Some(Meaning::List(_) | Meaning::Same(_) | Meaning::Placed(_)));
         if let (Some(op), true) = (of_lists(&node.op), node.inputs.iter().any(is_list)) {
             return self.list_op(id, node, op);
         }
@@ -395,7 +401,7 @@ impl Lowering<'_> {
             }
             Meaning::Variable(variable) => self.read_variable(variable, output.node, None),
             Meaning::Stored(_) => Err(self.shape_of_stored(output)),
-            Meaning::List(_) | Meaning::Same(_) => Err(self.is_list(output)),
+            Meaning::List(_) | Meaning::Same(_) | Meaning::Placed(_) => Err(self.is_list(output)),
         }
     }
 
@@ -460,7 +466,7 @@ impl Lowering<'_> {
                 Ok(Meta { data_type: variable.data_type, shape: variable.shape.clone() })
             }
             Meaning::Stored(_) => Err(self.shape_of_stored(*input)),
-            Meaning::List(_) | Meaning::Same(_) => Err(self.is_list(*input)),
+            Meaning::List(_) | Meaning::Same(_) | Meaning::Placed(_) => Err(self.is_list(*input)),
         };
         inputs.iter().map(meta).collect()
     }

@@ -177,7 +177,7 @@ impl Lowering<'_> {
             Meaning::Variable(source) => {
                 Meta { data_type: self.lir.variables[*source].data_type, shape: self.lir.variables[*source].shape.clone() }
             }
-            Meaning::List(_) | Meaning::Same(_) => return Err(self.is_list(node.inputs[1])),
+            Meaning::List(_) | Meaning::Same(_) | Meaning::Placed(_) => return Err(self.is_list(node.inputs[1])),
             Meaning::Stored(_) => {
                 let source = node.inputs[1];
                 let data_type = self.pruned.facts[source.node][source.index as usize].data_type;
