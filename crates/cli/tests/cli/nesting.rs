@@ -45,7 +45,7 @@ fn function(name: &str, data_type: &str, nodes: &[String], result: &str) -> Stri
     )
 }
 
-/// A graph of a float `x`, a bool `p`, and what `more` has.
+/// A graph of a float `x`, a bool `p`, ten, and some nodes and functions.
 fn graph(nodes: &[String], functions: &str) -> String {
     let own = [
         node("x", "Placeholder", &[], &float("dtype")),
