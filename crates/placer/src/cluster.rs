@@ -92,6 +92,13 @@ struct Joined<'a> {
     devices: Vec<Device>,
 }
 
+impl Joined<'_> {
+    /// Takes the devices of clusters as those of their parts.
+    fn spread(&mut self, devices: &[Device]) {
+        self.devices.iter_mut().zip(&self.clusters.of).for_each(|(device, cluster)| *device = devices[*cluster as usize]);
+    }
+}
+
 impl Model for Joined<'_> {
     fn choices(&self) -> &Choices {
         &self.clusters.choices
@@ -102,8 +109,17 @@ impl Model for Joined<'_> {
     }
 
     fn rate(&mut self, devices: &[Device]) -> Rating {
-        self.devices.iter_mut().zip(&self.clusters.of).for_each(|(device, cluster)| *device = devices[*cluster as usize]);
+        self.spread(devices);
         self.model.rate(&self.devices)
+    }
+
+    fn rate_within(&mut self, devices: &[Device], most: f64) -> Option<Rating> {
+        self.spread(devices);
+        self.model.rate_within(&self.devices, most)
+    }
+
+    fn keep(&mut self) {
+        self.model.keep();
     }
 }
 

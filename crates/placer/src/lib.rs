@@ -51,4 +51,12 @@ pub trait Model {
 
     /// Rates an assignment: a device for each part.
     fn rate(&mut self, devices: &[Device]) -> Rating;
+
+    /// As [`Model::rate`]; none where the seconds are more than `most`. A model may find that out sooner than it rates.
+    fn rate_within(&mut self, devices: &[Device], most: f64) -> Option<Rating> {
+        Some(self.rate(devices)).filter(|rating| rating.seconds <= most)
+    }
+
+    /// The next assignments are like the one rated last: a model may rate them by what they differ in.
+    fn keep(&mut self) {}
 }

@@ -29,6 +29,7 @@ const OVER: f64 = 3.0;
 /// The best assignment found from one to begin with. It is no worse than that.
 pub fn improve(model: &mut dyn Model, start: &[Device], effort: Effort) -> (Vec<Device>, Rating) {
     let rating = model.rate(start);
+    model.keep();
     let parts = model.choices().len();
     let mut search = Search {
         random: Random::new(effort.seed),
@@ -51,7 +52,8 @@ pub fn improve(model: &mut dyn Model, start: &[Device], effort: Effort) -> (Vec<
             // Late, and now and then, on from the best.
             if step % 1024 == 1023 && search.random.below(8) == 0 {
                 search.now.clone_from(&search.best);
-                search.rating = search.best_rating;
+                search.rating = model.rate(&search.best);
+                model.keep();
             }
         }
     }
@@ -118,13 +120,14 @@ impl Search {
         if self.moved.is_empty() {
             return;
         }
-        let rating = model.rate(&self.now);
-        let (old, new) = (cost(&self.rating), cost(&rating));
-        let is_taken = rating.over.is_finite() && (new <= old || self.random.unit() < (-(new - old) / (heat * old)).exp());
-        if !is_taken {
+        // What is longer by a part of the time is taken once in so many times: how much longer it may be is drawn before.
+        let most = cost(&self.rating) * (1.0 - heat * self.random.unit().ln());
+        let rating = model.rate_within(&self.now, most).filter(|rating| rating.over.is_finite() && cost(rating) <= most);
+        let Some(rating) = rating else {
             self.moved.iter().for_each(|(part, device)| self.now[*part as usize] = *device);
             return;
-        }
+        };
+        model.keep();
         self.rating = rating;
         self.keep(rating);
     }

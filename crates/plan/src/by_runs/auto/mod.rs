@@ -8,12 +8,16 @@
 //! its choice is the same under every line that holds it. Where plans take more than the paper said, its lines become tighter and the
 //! search goes on.
 
+mod bounds;
+mod moments;
 mod parts;
 mod problem;
 mod queues;
 mod reasons;
 mod replicas;
 mod search;
+#[cfg(test)]
+mod tests;
 
 use plimsoll_base::{Bytes, Error, Result};
 use plimsoll_device::DeviceSpec;

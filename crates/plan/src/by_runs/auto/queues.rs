@@ -7,6 +7,8 @@ use plimsoll_device::{DeviceKind, DeviceSpec};
 use plimsoll_placer::{Choices, Device, Model, Rating};
 
 use super::super::Objective;
+use super::bounds::Bounds;
+use super::moments::{Moment, NEVER, Readers, Times};
 use super::problem::{Place, Problem};
 
 /// Seconds that no step takes.
@@ -14,6 +16,9 @@ const NO_ROOM: f64 = 1e9;
 
 /// Of two assignments for a stream that are alike, the one with the shorter step is better: this part of its time counts.
 const STEP: f64 = 1e-4;
+
+/// So many works after another there is a moment from which a rating can go on.
+const STRIDE: usize = 16;
 
 /// The paper of a problem.
 pub(super) struct Queues<'a> {
@@ -26,29 +31,19 @@ pub(super) struct Queues<'a> {
     /// Bytes that a device may hold: the lines, made tighter where plans took more than this model says.
     pub lines: Vec<Option<u64>>,
     beside: Vec<Vec<u32>>,
-    state: State,
-    /// For each device the most bytes at once, of the last rating.
-    peaks: Vec<u64>,
-}
-
-/// What is known at a moment of a run. Numbers of values on devices hold where their stamp is that of the rating.
-#[derive(Default)]
-struct State {
-    stamp: u32,
-    /// For each device when its queue is free; for each engine when it is.
-    queue: Vec<f64>,
-    engine: Vec<f64>,
-    /// For each engine, the seconds of all it does.
-    busy: Vec<f64>,
-    live: Vec<u64>,
-    /// For each value on each device: since when, and by which rating.
-    since: Vec<(u32, f64)>,
-    /// For each value, when its work ends, and how many devices will read it yet.
-    made: Vec<f64>,
-    pending: Vec<u32>,
-    last: Vec<u32>,
-    /// For each read, whether it is the last on its device.
-    is_last: Vec<bool>,
+    /// For each part the first work that is another one where the part is elsewhere, and values that it reads or makes.
+    first: Vec<u32>,
+    values_of: Vec<Vec<u32>>,
+    bounds: Bounds,
+    now: Moment,
+    times: Times,
+    readers: Readers,
+    /// The assignment that is kept; none at first. Its moments, and those of the one tried, of which the first ones are not used.
+    kept: Vec<Device>,
+    moments: Vec<Moment>,
+    tried: Vec<Device>,
+    tried_moments: Vec<Moment>,
+    tried_from: usize,
 }
 
 impl<'a> Queues<'a> {
@@ -89,19 +84,9 @@ impl<'a> Queues<'a> {
             beside.sort_unstable();
             beside.dedup();
         }
-        let all = problem.values.len() * devices.len();
-        let state = State {
-            queue: vec![0.0; devices.len()],
-            engine: vec![0.0; count],
-            busy: vec![0.0; count],
-            live: vec![0; devices.len()],
-            since: vec![(0, 0.0); all],
-            made: vec![0.0; problem.values.len()],
-            pending: vec![0; problem.values.len()],
-            last: vec![0; all],
-            is_last: vec![false; problem.reads.len()],
-            stamp: 0,
-        };
+        let readers = Readers::new(problem, devices.len());
+        let (first, values_of) = by_part(problem, &readers);
+        let moments = || (0..problem.works.len().div_ceil(STRIDE).max(1)).map(|_| Moment::new(devices.len(), count)).collect();
         Queues {
             problem,
             objective,
@@ -110,8 +95,17 @@ impl<'a> Queues<'a> {
             cards: devices.iter().map(|spec| spec.card.as_ref().map(|card| card.card)).collect(),
             lines: problem.lines.clone(),
             beside,
-            state,
-            peaks: vec![0; devices.len()],
+            first,
+            values_of,
+            bounds: Bounds::new(problem, &readers, count),
+            now: Moment::new(devices.len(), count),
+            times: Times::new(problem.values.len() * (devices.len() + 1)),
+            readers,
+            kept: Vec::new(),
+            moments: moments(),
+            tried: Vec::new(),
+            tried_moments: moments(),
+            tried_from: 0,
         }
     }
 
@@ -122,38 +116,40 @@ impl<'a> Queues<'a> {
         loads
     }
 
-    /// A new rating: nothing is anywhere.
-    fn begin(&mut self) {
-        let state = &mut self.state;
-        state.stamp += 1;
-        state.queue.fill(0.0);
-        state.engine.fill(0.0);
-        state.busy.fill(0.0);
-        state.live.fill(0);
-        state.made.fill(0.0);
+    /// Where the time is kept at which a value is on a device.
+    fn slot(&self, value: usize, device: usize) -> usize {
+        value * (self.is_card.len() + 1) + device
     }
 
-    /// When a value is on a device, with a copy if it has to be; `copies` says whether that takes place.
-    fn arrives(&mut self, value: usize, from: usize, to: usize, copies: bool) -> f64 {
-        let devices = self.is_card.len();
-        let state = &mut self.state;
+    /// Where the time is kept at which a value is made.
+    fn slot_made(&self, value: usize) -> usize {
+        self.slot(value, self.is_card.len())
+    }
+
+    /// When a value is made: 0 of one that is there from the beginning.
+    fn made(&self, value: usize) -> f64 {
+        self.times.get(self.slot_made(value)).unwrap_or(0.0)
+    }
+
+    /// When a value is on a device, with a copy if it has to be, for a work; none of which takes place without `work`.
+    fn arrives(&mut self, value: usize, from: usize, to: usize, work: Option<u32>) -> f64 {
         if from == to {
-            return state.made[value];
+            return self.made(value);
         }
-        let slot = value * devices + to;
-        if state.since[slot].0 == state.stamp {
-            return state.since[slot].1;
+        let slot = self.slot(value, to);
+        if let Some(time) = self.times.get(slot) {
+            return time;
         }
         let carrier = if self.is_card[from] && !self.is_card[to] { from } else { to };
         let leaves = self.cards[from] != self.cards[to];
         let engine = if leaves { self.engines[carrier].1 } else { self.engines[carrier].0 };
-        let start = state.queue[carrier].max(state.engine[engine]).max(state.made[value]);
+        let start = self.now.queue[carrier].max(self.now.engine[engine]).max(self.made(value));
         let seconds = self.problem.copy(value, from, to);
         let end = start + seconds;
-        if copies {
-            state.busy[engine] += seconds;
-            (state.queue[carrier], state.engine[engine]) = (end, end);
-            state.since[slot] = (state.stamp, end);
+        if let Some(work) = work {
+            self.now.busy[engine] += seconds;
+            (self.now.queue[carrier], self.now.engine[engine]) = (end, end);
+            self.times.set(slot, work, end);
         }
         end
     }
@@ -161,7 +157,9 @@ impl<'a> Queues<'a> {
     /// Gives each group of parts, when the first of its works comes, the device where that ends first; what is on its way to that
     /// device counts. A variable goes where it is read first.
     pub fn earliest(&mut self, group_of: &[u32], choices: &Choices, loads: &[f64]) -> Vec<Device> {
-        self.begin();
+        self.now = Moment::new(self.is_card.len(), self.now.engine.len());
+        self.times.begin(0);
+        self.tried.clear();
         let problem = self.problem;
         let mut device_of: Vec<Option<Device>> = vec![None; choices.len()];
         let mut load = vec![0.0; self.is_card.len()];
@@ -183,10 +181,10 @@ impl<'a> Queues<'a> {
                     let mut best: Option<(f64, Device)> = None;
                     for &device in choices.of(group) {
                         let at = usize::from(device);
-                        let mut start = self.state.queue[at].max(self.state.engine[self.engines[at].0]).max(load[at]);
+                        let mut start = self.now.queue[at].max(self.now.engine[self.engines[at].0]).max(load[at]);
                         for &value in &problem.reads[work.reads.clone()] {
                             if let Some(from) = from(value, &device_of, &location) {
-                                start = start.max(self.arrives(value as usize, usize::from(from), at, false));
+                                start = start.max(self.arrives(value as usize, usize::from(from), at, None));
                             }
                         }
                         let has_room = self.lines[at].is_none_or(|line| held[at] + kept[group] <= line);
@@ -217,13 +215,13 @@ impl<'a> Queues<'a> {
                     }
                 }
                 if let Some(from) = from(value, &device_of, &location) {
-                    ready = ready.max(self.arrives(value as usize, usize::from(from), at, true));
+                    ready = ready.max(self.arrives(value as usize, usize::from(from), at, Some(index as u32)));
                 }
             }
             let is_fused = work.fused_into.is_some_and(|part| device_of[group_of[part as usize] as usize] == Some(device));
             let end = self.run(index, at, ready, is_fused);
             for &value in &problem.writes[work.writes.clone()] {
-                self.state.made[value as usize] = end;
+                self.times.set(self.slot_made(value as usize), index as u32, end);
                 location[value as usize] = Some(device);
             }
         }
@@ -233,40 +231,138 @@ impl<'a> Queues<'a> {
     /// Runs a work, which takes no time where it is fused into another. When it ends.
     fn run(&mut self, work: usize, device: usize, ready: f64, is_fused: bool) -> f64 {
         let engine = self.engines[device].0;
-        let state = &mut self.state;
         let seconds = if is_fused { 0.0 } else { self.problem.seconds(work, device) };
-        let end = state.queue[device].max(state.engine[engine]).max(ready) + seconds;
-        state.busy[engine] += seconds;
-        (state.queue[device], state.engine[engine]) = (end, end);
+        let end = self.now.queue[device].max(self.now.engine[engine]).max(ready) + seconds;
+        self.now.busy[engine] += seconds;
+        if self.problem.works[work].fused_into.is_none() {
+            self.now.done[engine] += seconds;
+        }
+        (self.now.queue[device], self.now.engine[engine]) = (end, end);
         end
     }
 
-    /// Which reads are the last on their devices, and for each value how many devices read it.
-    fn count_readers(&mut self, devices: &[Device]) {
-        let (problem, state) = (self.problem, &mut self.state);
-        let count = self.is_card.len();
-        state.pending.fill(0);
-        for work in problem.works.iter().rev() {
-            let device = usize::from(devices[work.part as usize]);
-            for position in work.reads.clone() {
-                let value = problem.reads[position] as usize;
-                let last = &mut state.last[value * count + device];
-                state.is_last[position] = *last != state.stamp;
-                if *last != state.stamp {
-                    *last = state.stamp;
-                    state.pending[value] += 1;
+    /// Runs the works from one on. Whether to the end: not where that is later than `most`.
+    fn simulate(&mut self, from: usize, devices: &[Device], most: f64) -> bool {
+        let problem = self.problem;
+        for (index, work) in problem.works.iter().enumerate().skip(from) {
+            if index % STRIDE == 0 {
+                self.tried_moments[index / STRIDE].copy(&self.now);
+            }
+            let at = usize::from(devices[work.part as usize]);
+            let mut ready = 0.0f64;
+            for &value in &problem.reads[work.reads.clone()] {
+                let value = value as usize;
+                let bytes = problem.values[value].bytes;
+                let slot = self.slot(value, at);
+                let Some(from) = self.home(value, devices) else {
+                    if self.times.get(slot).is_none() {
+                        self.times.set(slot, index as u32, 0.0);
+                        self.now.constants[at] += bytes;
+                    }
+                    continue;
+                };
+                let is_new = from != at && self.times.get(slot).is_none();
+                ready = ready.max(self.arrives(value, from, at, Some(index as u32)));
+                if is_new {
+                    self.now.live[at] += bytes;
+                    self.now.peaks[at] = self.now.peaks[at].max(self.now.live[at]);
+                    if self.readers.free(value) == index as u32 {
+                        self.now.live[from] = self.now.live[from].saturating_sub(bytes);
+                    }
+                }
+            }
+            let is_fused = work.fused_into.is_some_and(|part| usize::from(devices[part as usize]) == at);
+            let end = self.run(index, at, ready, is_fused);
+            self.now.makespan = self.now.makespan.max(end);
+            if self.at_least(index, at, end) > most {
+                return false;
+            }
+            if work.is_in_place {
+                self.free_read(index, at, devices);
+            }
+            for &value in &problem.writes[work.writes.clone()] {
+                self.times.set(self.slot_made(value as usize), index as u32, end);
+                if problem.values[value as usize].place == Place::Made {
+                    self.now.live[at] += problem.values[value as usize].bytes;
+                }
+            }
+            self.now.peaks[at] = self.now.peaks[at].max(self.now.live[at] + work.scratch);
+            if !work.is_in_place {
+                self.free_read(index, at, devices);
+            }
+            for &value in &problem.writes[work.writes.clone()] {
+                if problem.values[value as usize].place == Place::Made && self.readers.free(value as usize) == NEVER {
+                    self.now.live[at] = self.now.live[at].saturating_sub(problem.values[value as usize].bytes);
                 }
             }
         }
+        true
     }
 
-    /// A device has read a made value for the last time: where no other will, its bytes are free.
-    fn release(&mut self, value: usize, home: usize) {
-        self.state.pending[value] = self.state.pending[value].saturating_sub(1);
-        if self.state.pending[value] == 0 && self.problem.values[value].place == Place::Made {
-            self.state.live[home] = self.state.live[home].saturating_sub(self.problem.values[value].bytes);
+    /// Seconds that the rating is not below, after a work that ends then.
+    fn at_least(&self, work: usize, device: usize, end: f64) -> f64 {
+        let engine = self.engines[device].0;
+        let left = self.bounds.loads[engine] - self.now.done[engine];
+        match self.objective {
+            Objective::Latency => (self.now.engine[engine] + left).max(end + self.bounds.tails[work]),
+            Objective::Throughput => self.now.busy[engine] + left,
         }
     }
+
+    /// Where a value is before it is copied; none of a constant.
+    fn home(&self, value: usize, devices: &[Device]) -> Option<usize> {
+        match self.problem.values[value].place {
+            Place::Kept(part) => Some(usize::from(devices[part as usize])),
+            Place::Host => Some(self.problem.host),
+            Place::Made => Some(usize::from(devices[self.problem.makers[value] as usize])),
+            Place::Everywhere => None,
+        }
+    }
+
+    /// Frees what a work reads for the last time on its device.
+    fn free_read(&mut self, work: usize, at: usize, devices: &[Device]) {
+        for &value in &self.problem.reads[self.problem.works[work].reads.clone()] {
+            let value = value as usize;
+            let is_free = match self.home(value, devices) {
+                Some(from) if from == at => self.readers.free(value) == work as u32,
+                Some(_) => self.readers.last(value, at) == work as u32,
+                None => false,
+            };
+            if is_free {
+                self.now.live[at] = self.now.live[at].saturating_sub(self.problem.values[value].bytes);
+            }
+        }
+    }
+}
+
+/// For each part the first work that runs otherwise where the part is elsewhere, but for what [`Readers`] say; and the values that it reads
+/// or makes.
+fn by_part(problem: &Problem, readers: &Readers) -> (Vec<u32>, Vec<Vec<u32>>) {
+    let parts = problem.choices.len();
+    let (mut first, mut values_of) = (vec![NEVER; parts], vec![Vec::new(); parts]);
+    for (index, work) in problem.works.iter().enumerate() {
+        for part in [Some(work.part), work.fused_into].into_iter().flatten() {
+            first[part as usize] = first[part as usize].min(index as u32);
+        }
+        values_of[work.part as usize].extend(&problem.reads[work.reads.clone()]);
+        values_of[work.part as usize].extend(&problem.writes[work.writes.clone()]);
+    }
+    let mut is_made = vec![false; problem.values.len()];
+    problem.writes.iter().for_each(|value| is_made[*value as usize] = true);
+    for (index, value) in problem.values.iter().enumerate() {
+        let part = match value.place {
+            Place::Kept(part) => part as usize,
+            Place::Made if !is_made[index] => problem.makers[index] as usize,
+            _ => continue,
+        };
+        values_of[part].push(index as u32);
+        first[part] = readers.of(index).first().map_or(first[part], |work| first[part].min(*work));
+    }
+    for values in &mut values_of {
+        values.sort_unstable();
+        values.dedup();
+    }
+    (first, values_of)
 }
 
 impl Model for Queues<'_> {
@@ -279,97 +375,63 @@ impl Model for Queues<'_> {
     }
 
     fn rate(&mut self, devices: &[Device]) -> Rating {
-        self.begin();
-        self.count_readers(devices);
+        self.rate_within(devices, f64::INFINITY).unwrap_or_default()
+    }
+
+    /// Runs the works from the first on that differs from the assignment kept: those before it end as they did.
+    fn rate_within(&mut self, devices: &[Device], most: f64) -> Option<Rating> {
         let problem = self.problem;
-        let count = self.is_card.len();
-        self.peaks.fill(0);
-        let mut base = vec![0u64; count];
-        problem.kept.iter().zip(devices).for_each(|(bytes, device)| base[usize::from(*device)] += bytes);
-        let mut makespan = 0.0f64;
-        for (index, work) in problem.works.iter().enumerate() {
-            let at = usize::from(devices[work.part as usize]);
-            let mut ready = 0.0f64;
-            for position in work.reads.clone() {
-                let value = problem.reads[position] as usize;
-                let bytes = problem.values[value].bytes;
-                let Some(from) = self.home(value, devices) else {
-                    let slot = value * count + at;
-                    if self.state.since[slot].0 != self.state.stamp {
-                        self.state.since[slot] = (self.state.stamp, 0.0);
-                        base[at] += bytes;
-                    }
-                    continue;
-                };
-                let is_new = from != at && self.state.since[value * count + at].0 != self.state.stamp;
-                ready = ready.max(self.arrives(value, from, at, true));
-                if is_new {
-                    self.state.live[at] += bytes;
-                    self.peaks[at] = self.peaks[at].max(self.state.live[at]);
-                    self.release(value, from);
-                }
-            }
-            let is_fused = work.fused_into.is_some_and(|part| usize::from(devices[part as usize]) == at);
-            let end = self.run(index, at, ready, is_fused);
-            makespan = makespan.max(end);
-            let early = work.is_in_place;
-            if early {
-                self.free_read(work.reads.clone(), at, devices);
-            }
-            for &value in &problem.writes[work.writes.clone()] {
-                self.state.made[value as usize] = end;
-                if problem.values[value as usize].place == Place::Made {
-                    self.state.live[at] += problem.values[value as usize].bytes;
-                }
-            }
-            self.peaks[at] = self.peaks[at].max(self.state.live[at] + work.scratch);
-            if !early {
-                self.free_read(work.reads.clone(), at, devices);
-            }
-            for &value in &problem.writes[work.writes.clone()] {
-                if problem.values[value as usize].place == Place::Made && self.state.pending[value as usize] == 0 {
-                    self.state.live[at] = self.state.live[at].saturating_sub(problem.values[value as usize].bytes);
+        // Sums are rounded: what is at the bound is rated.
+        let bound = most * (1.0 + 1e-9);
+        self.tried.clear();
+        self.bounds.load(problem, devices, &self.engines);
+        if self.bounds.loads.iter().any(|load| *load > bound) {
+            return None;
+        }
+        self.readers.begin();
+        let mut first = problem.works.len() as u32;
+        for part in 0..devices.len() {
+            if self.kept.get(part) != Some(&devices[part]) {
+                first = first.min(self.first[part]);
+                for &value in &self.values_of[part] {
+                    first = first.min(self.readers.look(problem, value as usize, devices));
                 }
             }
         }
+        let from = (first as usize / STRIDE).min(self.moments.len() - 1);
+        self.times.begin((from * STRIDE) as u32);
+        self.now.copy(&self.moments[from]);
+        if !self.simulate(from * STRIDE, devices, bound) {
+            return None;
+        }
+        self.tried.extend_from_slice(devices);
+        self.tried_from = from;
+        let mut kept = vec![0u64; self.is_card.len()];
+        problem.kept.iter().zip(devices).for_each(|(bytes, device)| kept[usize::from(*device)] += bytes);
         let mut over = 0.0;
-        for ((peak, base), line) in self.peaks.iter_mut().zip(base).zip(&self.lines) {
-            *peak += base;
-            if let Some(line) = line.filter(|line| *line < *peak) {
-                over += (*peak - line) as f64 / line.max(1) as f64;
+        for (device, line) in self.lines.iter().enumerate() {
+            let peak = self.now.peaks[device] + self.now.constants[device] + kept[device];
+            if let Some(line) = line.filter(|line| *line < peak) {
+                over += (peak - line) as f64 / line.max(1) as f64;
             }
         }
         let seconds = match self.objective {
-            Objective::Latency => makespan,
-            Objective::Throughput => self.state.busy.iter().copied().fold(0.0, f64::max) + makespan * STEP,
+            Objective::Latency => self.now.makespan,
+            Objective::Throughput => self.now.busy.iter().copied().fold(0.0, f64::max) + self.now.makespan * STEP,
         };
-        Rating { over, seconds }
+        Some(Rating { over, seconds }).filter(|rating| rating.seconds <= most)
     }
-}
 
-impl Queues<'_> {
-    /// Where a value is before it is copied; none of a constant.
-    fn home(&self, value: usize, devices: &[Device]) -> Option<usize> {
-        match self.problem.values[value].place {
-            Place::Kept(part) => Some(usize::from(devices[part as usize])),
-            Place::Host => Some(self.problem.host),
-            Place::Made => Some(usize::from(devices[self.problem.makers[value] as usize])),
-            Place::Everywhere => None,
+    fn keep(&mut self) {
+        if self.tried.is_empty() {
+            return;
         }
-    }
-
-    /// Frees what a work reads for the last time on its device.
-    fn free_read(&mut self, reads: std::ops::Range<usize>, at: usize, devices: &[Device]) {
-        for position in reads {
-            if !self.state.is_last[position] {
-                continue;
-            }
-            let value = self.problem.reads[position] as usize;
-            match self.home(value, devices) {
-                Some(from) if from == at => self.release(value, from),
-                Some(_) => self.state.live[at] = self.state.live[at].saturating_sub(self.problem.values[value].bytes),
-                None => {}
-            }
+        std::mem::swap(&mut self.kept, &mut self.tried);
+        self.tried.clear();
+        self.times.keep();
+        self.readers.keep();
+        for index in self.tried_from..self.moments.len() {
+            std::mem::swap(&mut self.moments[index], &mut self.tried_moments[index]);
         }
     }
 }

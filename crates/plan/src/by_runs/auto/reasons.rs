@@ -11,6 +11,7 @@ use super::queues::Queues;
 pub(super) fn reasons(queues: &mut Queues<'_>, devices: &[Device], specs: &[DeviceSpec], ratings: u64) -> Vec<String> {
     let choices = queues.problem.choices.clone();
     let before = queues.rate(devices);
+    queues.keep();
     let mut now = devices.to_vec();
     let mut left = ratings;
     let name = |device: Device| specs[usize::from(device)].name.short();
