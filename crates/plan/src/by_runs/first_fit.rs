@@ -22,7 +22,12 @@ use crate::plan::DeviceId;
 /// # Errors
 /// RESOURCE_EXHAUSTED where it fits in no way, with all attempts; the errors of [`crate::place()`] and [`crate::plan()`].
 pub fn first_fit(request: &PlaceRequest<'_>) -> Result<Fitted> {
-    let mut search = Search { request, wholes: Wholes::new(request)?, tried: Vec::new() };
+    first_fit_among(request, &Wholes::new(request)?, &[])
+}
+
+/// As [`first_fit`], where plans with some placements are known.
+pub(super) fn first_fit_among(request: &PlaceRequest<'_>, wholes: &Wholes, known: &[Fitted]) -> Result<Fitted> {
+    let mut search = Search { request, wholes, known, tried: Vec::new() };
     for candidate in 0..search.wholes.of.len() {
         let fitted = search.attempt(&[(candidate, 0)])?;
         if let Some(fitted) = search.note(fitted) {
@@ -49,7 +54,8 @@ type Cut = [(usize, usize)];
 
 struct Search<'r, 'a> {
     request: &'r PlaceRequest<'a>,
-    wholes: Wholes,
+    wholes: &'r Wholes,
+    known: &'r [Fitted],
     tried: Vec<Tried>,
 }
 
@@ -84,7 +90,15 @@ impl Search<'_, '_> {
             }
         };
         let how = How::Pieces(cut.iter().enumerate().map(piece).collect());
-        attempt(self.request, self.placement(cut), how, &Lines::NONE)
+        let placement = self.placement(cut);
+        let known = self.known.iter().find(|known| known.placement.devices == placement.devices);
+        if let Some((known, tried)) = known.and_then(|known| Some((known, known.tried.last()?)))
+            && !tried.is_fitted
+        {
+            let tried = vec![Tried { how, ..tried.clone() }];
+            return Ok(Fitted { placement, footprint: known.footprint.clone(), tried });
+        }
+        attempt(self.request, placement, how, &Lines::NONE)
     }
 
     /// Where to cut: as many units on each device, in order, as fit there with the rest on the next one.

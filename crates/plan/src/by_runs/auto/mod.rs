@@ -27,11 +27,15 @@ use plimsoll_placer::Device;
 
 use self::problem::{Joins, Problem};
 use self::search::Search;
+use super::first_fit::first_fit_among;
 use super::trial::{attempt, no_room, plan_request};
 use super::wholes::Wholes;
-use super::{Fitted, How, Objective, Piece, PlaceRequest, Tried, first_fit};
+use super::{Fitted, How, Objective, Piece, PlaceRequest, Tried};
 use crate::fit::Lines;
+use crate::lir::Lir;
+use crate::passes::{Pass, lir_at};
 use crate::place::{Placement, Why, place};
+use crate::request::Request;
 
 /// Of placements whose steps take no more than so many times the least, the one that moves the fewest bytes is taken.
 const NEAR: f64 = 1.02;
@@ -53,23 +57,16 @@ pub fn auto(request: &PlaceRequest<'_>, objective: Objective) -> Result<Fitted> 
     let wholes = Wholes::new(request)?;
     let mut tensorflow = place(request.graph, request.registry, request.devices, &request.options)?;
     request.beside.iter().for_each(|(node, beside)| tensorflow.devices[*node] = tensorflow.devices[*beside]);
-    let mut trials = Trials { request, objective, fitted: Vec::new(), refused: None };
+    let mut trials = Trials { request, objective, wholes: &wholes, tensorflow: &tensorflow, fitted: Vec::new(), refused: None };
     trials.attempt(tensorflow.clone(), How::TensorFlow);
-    let (mut paper, lines) = (None, Lines::NONE);
+    let mut paper = None;
     if let Some(run) = request.runs.last().filter(|_| !wholes.units.free.is_empty()) {
-        trials.wholes(&wholes, &tensorflow);
-        trials.first_fit();
-        for joins in [Joins::Fused, Joins::Nothing] {
-            let plan = plan_request(request, &wholes.of[0].1, run, &lines);
-            if let Ok(problem) = Problem::new(request, &wholes, &plan, joins) {
-                let has_replicas = trials.search(&wholes, &problem, &tensorflow);
-                // A large run has one paper. Of replicas both are cheap: what they begin with is good.
-                let is_large = problem.works.len() > search::LARGE && !has_replicas;
-                paper = Some(problem);
-                if is_large {
-                    break;
-                }
-            }
+        let lines = Lines::NONE;
+        let plan = plan_request(request, &wholes.of[0].1, run, &lines);
+        paper = lir_at(&plan, Pass::Fuse).ok().and_then(|fused| trials.papers(&plan, &fused));
+        if paper.is_none() {
+            trials.alone(|_| true);
+            trials.first_fit();
         }
     }
     let mut chosen = trials.choose()?;
@@ -82,12 +79,40 @@ pub fn auto(request: &PlaceRequest<'_>, objective: Objective) -> Result<Fitted> 
 struct Trials<'r, 'a> {
     request: &'r PlaceRequest<'a>,
     objective: Objective,
+    wholes: &'r Wholes,
+    tensorflow: &'r Placement,
     fitted: Vec<Fitted>,
     /// Why the first placement that cannot be planned cannot.
     refused: Option<Error>,
 }
 
 impl Trials<'_, '_> {
+    /// Tries each kind of device alone, first fit, and what searches find on paper; each search has one of its own. The last paper; none
+    /// where there is no plan to take it from.
+    fn papers(&mut self, plan: &Request<'_>, fused: &Lir) -> Option<Problem> {
+        let mut last = None;
+        for joins in [Joins::Fused, Joins::Nothing] {
+            let Ok(problem) = Problem::new(self.request, self.wholes, plan, fused, joins) else { continue };
+            let mut search = Search::new(&problem, self.request.devices, self.objective);
+            let is_large = problem.works.len() > search::LARGE;
+            let starts = std::iter::once(self.tensorflow).chain(self.wholes.of.iter().map(|(_, placement)| placement));
+            let starts: Vec<Vec<Device>> = starts.map(|placement| assignment(&problem, self.wholes, placement)).collect();
+            if last.is_none() {
+                // Plans of large runs take long: not on a device that is slower on paper.
+                self.alone(|device| !is_large || !search.is_clearly_slower(&starts[1 + device], &starts[0]));
+                self.first_fit();
+            }
+            self.search(&problem, &mut search, &starts);
+            // A large run has one paper. Of replicas both are cheap: what they begin with is good.
+            let is_enough = is_large && !search.has_replicas();
+            last = Some(problem);
+            if is_enough {
+                break;
+            }
+        }
+        last
+    }
+
     /// Plans with a placement, unless it is like one before. The attempt; none where it cannot be planned.
     fn attempt(&mut self, placement: Placement, how: How) -> Option<&Tried> {
         let before = self.fitted.iter().position(|before| before.placement.devices == placement.devices);
@@ -107,16 +132,17 @@ impl Trials<'_, '_> {
         self.fitted[index].tried.last()
     }
 
-    /// Tries the first device of each kind by itself.
-    fn wholes(&mut self, wholes: &Wholes, tensorflow: &Placement) {
+    /// Tries the first device of each kind by itself, if it is to be tried.
+    fn alone(&mut self, mut is_tried: impl FnMut(usize) -> bool) {
+        let wholes = self.wholes;
         let mut kinds: Vec<DeviceSpec> = Vec::new();
-        for (device, placement) in &wholes.of {
+        for (index, (device, placement)) in wholes.of.iter().enumerate() {
             let like = problem::of_speed(&self.request.devices[device.index()]);
             if kinds.contains(&like) {
                 continue;
             }
             kinds.push(like);
-            if placement.devices == tensorflow.devices {
+            if placement.devices == self.tensorflow.devices || !is_tried(index) {
                 continue;
             }
             let nodes = placement.devices.iter().filter(|(id, at)| wholes.runs[*id] && *at == device).count();
@@ -129,7 +155,7 @@ impl Trials<'_, '_> {
 
     /// Tries the pieces of first fit, unless they are like a placement before.
     fn first_fit(&mut self) {
-        if let Ok(mut pieces) = first_fit(self.request)
+        if let Ok(mut pieces) = first_fit_among(self.request, self.wholes, &self.fitted)
             && self.fitted.iter().all(|before| before.placement.devices != pieces.placement.devices)
         {
             pieces.tried.drain(..pieces.tried.len() - 1);
@@ -138,20 +164,16 @@ impl Trials<'_, '_> {
     }
 
     /// Looks for the best assignment, and plans with it; once more under tighter lines where that takes more than the paper said.
-    /// Whether the run has replicas.
-    fn search(&mut self, wholes: &Wholes, problem: &Problem, tensorflow: &Placement) -> bool {
-        let mut search = Search::new(problem, self.request.devices, self.objective);
-        let starts = std::iter::once(tensorflow).chain(wholes.of.iter().map(|(_, placement)| placement));
-        let starts: Vec<Vec<Device>> = starts.map(|placement| assignment(problem, wholes, placement)).collect();
+    fn search(&mut self, problem: &Problem, search: &mut Search<'_>, starts: &[Vec<Device>]) {
         // First as if there were no lines: what is found then is found again under lines that just hold it.
         let lines = search.take_lines();
-        if self.attempt_best(&mut search, (wholes, problem), &starts).is_some_and(|tried| tried.fits()) {
-            return search.has_replicas();
+        if self.attempt_best(search, problem, starts).is_some_and(|tried| tried.fits()) {
+            return;
         }
         search.set_lines(lines);
         for _ in 0..ROUNDS {
             let devices = self.request.devices;
-            let last = self.attempt_best(&mut search, (wholes, problem), &starts);
+            let last = self.attempt_best(search, problem, starts);
             let Some(tried) = last.filter(|tried| !tried.fits()) else { break };
             let over = |device: usize| {
                 let name = devices[device].name.short();
@@ -161,26 +183,29 @@ impl Trials<'_, '_> {
             let over: Vec<Bytes> = (0..devices.len()).map(over).collect();
             search.tighten(&over);
         }
-        search.has_replicas()
     }
 
     /// Plans with the best assignments of a search; the last attempt.
-    fn attempt_best(&mut self, search: &mut Search<'_>, (wholes, problem): (&Wholes, &Problem), starts: &[Vec<Device>]) -> Option<Tried> {
+    fn attempt_best(&mut self, search: &mut Search<'_>, problem: &Problem, starts: &[Vec<Device>]) -> Option<Tried> {
         let mut last = None;
         for best in search.best(starts) {
-            let placement = placement(self.request, wholes, problem, &best);
+            let placement = placement(self.request, self.wholes, problem, &best);
             last = self.attempt(placement, How::Auto).cloned();
         }
         last
     }
 
-    /// The fastest that fits, of several that are nearly as fast the one that moves least; else the same of those that can be made to
-    /// fit.
+    /// The fastest that fits, of several that are nearly as fast and no slower than TensorFlow's the one that moves least; else the same of
+    /// those that can be made to fit.
     fn choose(mut self) -> Result<Fitted> {
         if self.fitted.is_empty() {
             return Err(self.refused.take().unwrap_or_else(|| Error::internal("no placement was tried")));
         }
         let fits = |fitted: &Fitted| fitted.tried.last().is_some_and(Tried::fits);
+        // Slow ones may fit.
+        if !self.fitted.iter().any(fits) && !self.wholes.units.free.is_empty() {
+            self.alone(|_| true);
+        }
         if !self.fitted.iter().any(fits) {
             self.first_fit();
         }
@@ -191,7 +216,9 @@ impl Trials<'_, '_> {
         let moved = |index: &usize| self.fitted[*index].tried.last().map_or(Bytes::ZERO, |tried| tried.moved);
         let fitting: Vec<usize> = (0..self.fitted.len()).filter(|index| fits(&self.fitted[*index])).collect();
         let least = fitting.iter().map(time).fold(f64::INFINITY, f64::min);
-        let near = fitting.into_iter().filter(|index| time(index) <= least * NEAR);
+        let of_tensorflow = |index: &&usize| self.fitted[**index].placement.devices == self.tensorflow.devices;
+        let most = fitting.iter().find(of_tensorflow).map_or(f64::INFINITY, time).min(least * NEAR);
+        let near = fitting.into_iter().filter(|index| time(index) <= most);
         let best = near.min_by(|one, other| moved(one).cmp(&moved(other)).then(time(one).total_cmp(&time(other))));
         let mut tried: Vec<Tried> = self.fitted.iter().flat_map(|fitted| fitted.tried.clone()).collect();
         let Some(best) = best else { return Err(no_room(&tried, "on one device or on several")) };

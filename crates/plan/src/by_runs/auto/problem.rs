@@ -122,12 +122,11 @@ pub(super) fn of_speed(spec: &DeviceSpec) -> DeviceSpec {
 }
 
 impl Problem {
-    /// The numbers of the last run, as it is where the first device comes first.
+    /// The numbers of the last run, as it is where the first device comes first; `fused` are its works then.
     ///
     /// # Errors
     /// Those of planning.
-    pub fn new(request: &PlaceRequest<'_>, wholes: &Wholes, plan: &Request<'_>, joins: Joins) -> Result<Problem> {
-        let fused = lir_at(plan, Pass::Fuse)?;
+    pub fn new(request: &PlaceRequest<'_>, wholes: &Wholes, plan: &Request<'_>, fused: &Lir, joins: Joins) -> Result<Problem> {
         let lir = match joins {
             Joins::Fused => fused.clone(),
             Joins::Nothing => lir_at(plan, Pass::Transfer)?,
@@ -176,7 +175,7 @@ impl Problem {
         for (_, whole) in fused.all().filter(|(_, work)| joins == Joins::Nothing && work.nodes.len() > 1) {
             let index = |node: &NodeId| of_node.get(node).copied().flatten();
             let Some(main) = index(&whole.nodes[0]) else { continue };
-            let times = builder.seconds(&fused, whole);
+            let times = builder.seconds(fused, whole);
             times.iter().enumerate().for_each(|(kind, time)| {
                 let own = &mut seconds[main * kind_firsts.len() + kind];
                 *own = time.unwrap_or(*own);

@@ -20,6 +20,10 @@ const WORKS_OF_LARGE: u64 = 8_000_000;
 /// No more ratings than this.
 const RATINGS: u64 = 60_000;
 
+/// A device that takes more than so many times the seconds on paper is not planned for in a large run. The plan is not the paper, but not
+/// that far from it.
+const CLEARLY: f64 = 2.0;
+
 /// Parts of the load of one device that clusters have at most, from coarse to fine.
 const CLUSTERS: [f64; 3] = [1.05, 0.5, 0.1];
 
@@ -101,6 +105,12 @@ impl<'a> Search<'a> {
             keep((devices, rating));
         }
         best.unwrap_or_default()
+    }
+
+    /// Whether an assignment is slower on paper than one that fits there, so clearly that its plan will be as well.
+    pub fn is_clearly_slower(&mut self, one: &[Device], other: &[Device]) -> bool {
+        let [one, other] = [one, other].map(|devices| self.queues.rate(devices));
+        other.over == 0.0 && one.seconds > CLEARLY * other.seconds
     }
 
     /// Whether the run has replicas.
