@@ -29,8 +29,11 @@ fn open(devices: &Devices, graph: &Graph) -> Session {
 
 /// A processor, and two cards of modelled speed with so many bytes each.
 fn cards(bytes: u64) -> Options {
-    let options = Options::new().intra_op(2).sim_gpus("2x1GiB,speed=1");
-    options.limit("GPU:0", &bytes.to_string()).limit("GPU:1", &bytes.to_string())
+    two_cards().limit("GPU:0", &bytes.to_string()).limit("GPU:1", &bytes.to_string())
+}
+
+fn two_cards() -> Options {
+    Options::new().intra_op(2).sim_gpus("2x1GiB,speed=1")
 }
 
 const BATCH: u64 = 2048;
@@ -357,7 +360,7 @@ proptest! {
         let runs = [init(), signature(&fetch)];
         let place = |options: &Options| open(&Devices::open(options).unwrap(), &made.graph).auto(&runs, &[], Objective::Latency);
         let first = place(&cards(512 << 20)).unwrap();
-        let lines = first.footprint.needs().iter().fold(cards(512 << 20).fit(false), |options, need| {
+        let lines = first.footprint.needs().iter().fold(two_cards().fit(false), |options, need| {
             // A device has a line of a page at least.
             options.limit(need.name.rsplit("device:").next().unwrap(), &need.peak.0.max(4096).to_string())
         });
