@@ -119,12 +119,16 @@ class Mean(nn.Module):
 
 
 class Recurrent(nn.Module):
-    def __init__(self):
+    def __init__(self, layers=nn.LSTM):
         super().__init__()
-        self.lstm, self.classes = nn.LSTM(64, 128, 2, batch_first=True), nn.Linear(128, 10)
+        self.layers, self.classes = layers(64, 128, 2, batch_first=True), nn.Linear(128, 10)
 
     def forward(self, x):
-        return self.classes(self.lstm(x)[0][:, -1])
+        return self.classes(self.layers(x)[0][:, -1])
+
+
+def gated():
+    return Recurrent(nn.GRU)
 
 
 def mlp():
@@ -153,6 +157,8 @@ NETWORKS = {
     "transformer_training": (lambda: nn.Sequential(Encoder(), Mean(), nn.Linear(256, 10)), [8, 128, 256], adam(1e-4)),
     "lstm": (Recurrent, [32, 50, 64], None),
     "lstm_training": (Recurrent, [32, 50, 64], adam(1e-3)),
+    "gru": (gated, [32, 50, 64], None),
+    "gru_training": (gated, [32, 50, 64], adam(1e-3)),
 }
 
 
