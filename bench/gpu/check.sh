@@ -90,10 +90,12 @@ bits() {
 
 # One byte less than what is promised is refused.
 line() {
-    local case=$here/cases/mlp_adam_resource peak
+    local case=$here/cases/mlp_adam_resource peak said
     peak=$("$here/plimsoll" verify "$case" --json | tr -d ' \n' | grep -o '"name":"[^"]*GPU:0"[^}]*' | grep -o '"planned_peak_bytes":[0-9]*' | grep -o '[0-9]*$') || return 1
     "$here/plimsoll" verify "$case" --fit=off --memory-limit "GPU:0=${peak}B" || return 1
-    ! "$here/plimsoll" verify "$case" --fit=off --memory-limit "GPU:0=$((peak - 1))B" || return 1
+    said=$("$here/plimsoll" verify "$case" --fit=off --memory-limit "GPU:0=$((peak - 1))B" 2>&1) && return 1
+    # Refused for that reason, and no other.
+    grep -q RESOURCE_EXHAUSTED <<<"$said" || { echo "$said"; return 1; }
     echo "{\"promised_bytes\": $peak, \"one_byte_less\": \"refused\"}" >"$out/line.json"
 }
 

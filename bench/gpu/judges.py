@@ -62,7 +62,8 @@ def torch_cases():
             self.dense = nn.Sequential(nn.Linear(64 * 36, 384), nn.ReLU(), nn.Linear(384, 192), nn.ReLU(), nn.Linear(192, 10))
 
         def forward(self, x):
-            norm = lambda x: F.local_response_norm(x, 9, alpha=0.009, beta=0.75)
+            # PyTorch divides alpha by the size: the tutorial's is 0.001 / 9.
+            norm = lambda x: F.local_response_norm(x, 9, alpha=0.001, beta=0.75)
             x = norm(F.max_pool2d(F.relu(self.first(x)), 3, 2, 1))
             x = F.max_pool2d(norm(F.relu(self.second(x))), 3, 2, 1)
             return self.dense(x.flatten(1))

@@ -1,6 +1,6 @@
-//! A random search for placements of a graph on simulated cards, to hold `--placement auto` against. It asks devices for random scopes of
-//! names and stretches of the graph, lets TensorFlow's placer do the rest, makes the plan, and goes on from what is faster or not much
-//! slower by the plan's predicted seconds.
+//! A random search for placements of a graph on simulated cards, to hold `--placement auto` against. Random scopes of names
+//! and stretches of the graph ask for devices, and TensorFlow's placer does the rest. The search goes on from a plan that is predicted to be
+//! faster, or not much slower.
 //!
 //!     cargo run --release --manifest-path bench/Cargo.toml --bin search -- GRAPH.pb --target train --feed x=1024x24x24x3 \
 //!         --feed y=int32:1024 --sim-gpus 8x16GiB,speed=1 --steps 10000 [--seed 1]

@@ -258,6 +258,18 @@ impl Machine {
         self.file.write_all_at(&u64::from(alone).to_le_bytes(), CARD * (card as u64 + 1) + 112)
     }
 
+    /// So many bytes of each context on a card are listed as no process's, as an H200's driver does.
+    ///
+    /// # Errors
+    /// The file system's error.
+    pub fn set_beside(&self, card: usize, bytes: u64) -> io::Result<()> {
+        self.file.write_all_at(&bytes.to_le_bytes(), CARD * (card as u64 + 1) + 120)
+    }
+
+    pub(crate) fn beside(&self, card: usize) -> u64 {
+        word(&self.file, CARD * (card as u64 + 1) + 120).unwrap_or(0)
+    }
+
     pub(crate) fn is_alone(&self, card: usize) -> bool {
         word(&self.file, CARD * (card as u64 + 1) + 112).is_ok_and(|alone| alone != 0)
     }

@@ -210,8 +210,9 @@ pub unsafe extern "C" fn nvmlDeviceGetComputeRunningProcesses_v3(handle: Handle,
             return Err(INSUFFICIENT_SIZE);
         }
         for (index, program) in programs.iter().enumerate() {
+            let bytes = program.used[card].saturating_sub(machine.beside(card));
             // SAFETY: the caller's promise: there is room for as many as it said.
-            unsafe { put(place.add(index), Process { pid: program.pid, bytes: program.used[card], instances: [u32::MAX; 2] })? };
+            unsafe { put(place.add(index), Process { pid: program.pid, bytes, instances: [u32::MAX; 2] })? };
         }
         Ok(())
     })

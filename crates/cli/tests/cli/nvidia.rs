@@ -75,6 +75,13 @@ fn a_context_is_measured_and_charged() {
     // Its bytes are rounded up to pieces of the card.
     let planned = devices[1]["planned_peak_bytes"].as_u64().unwrap();
     assert_eq!(planned, machine.gpus.peak(0).unwrap() - (99 * MIB + 1) + 100 * MIB + GRAPHS, "{devices}");
+    // Also those that the driver counts as no process's, where they are few.
+    for (beside, counted) in [(6, 0), (16, 0), (20, 4)] {
+        machine.gpus.set_beside(0, beside * MIB).unwrap();
+        let devices = verified(&machine, "mlp_sgd_ref", "");
+        assert_eq!(devices[1]["planned_peak_bytes"], json!(planned - counted * MIB), "{beside} MiB: {devices}");
+    }
+    machine.gpus.set_beside(0, 0).unwrap();
     let said = plimsoll(&machine, "verify mlp_sgd_ref --memory-limit GPU:0=110MiB");
     assert!(said.out.contains("INVALID_ARGUMENT") && said.out.contains("the overhead of the card alone takes 110 MiB"), "{}", said.out);
     // Two logical devices share the context, and each has a piece of the card, and room for graphs, for itself.

@@ -72,9 +72,10 @@ impl Nvidia {
     }
 
     /// Makes a context on a card, and measures it by what the driver says that this process uses, and by what the card has less: some of a
-    /// context is no process's. `bound` is counted instead where the driver does not say what a process uses, as in containers. A context that other devices of this process have there, or another library, is
-    /// shared and cannot be measured: all that the process uses is counted then, at most `bound`. So each of several devices is
-    /// charged, and those that remain hold the charge.
+    /// context is no process's. `bound` is counted instead where the driver does not say what a process uses, as in containers.
+    ///
+    /// A context that other devices of this process have there, or another library, is shared and cannot be measured: all that the
+    /// process uses is counted then, at most `bound`. So each of several devices is charged, and those that remain hold the charge.
     ///
     /// # Errors
     /// FAILED_PRECONDITION for a card that cannot compute; the driver's error.
