@@ -4,9 +4,10 @@
 //! read of what nobody wrote, race and divergent barrier. Where that compiler is absent, [`Host`] compiles the same text for the
 //! processor, with its sanitizers, and runs it twice with the threads in opposite orders: a race shows as different bytes.
 
+mod arithmetic;
+mod bytes;
 mod host;
 mod machine;
-
 mod module;
 mod nvrtc;
 
