@@ -3,6 +3,7 @@
 //! The output is JSON: `{"cpus": [{"nodes": [id, ...]}], "fpgas": [{"nodes": [...]}, ...]}`.
 
 mod blocks;
+mod ideals;
 mod instance;
 mod latency;
 mod series;
@@ -78,7 +79,8 @@ pub fn bound(arguments: &[String]) -> Result<ExitCode, Failure> {
     let failed = |message: String| Failure::Failed(format!("{input}: {message}"));
     let text = std::fs::read_to_string(input).map_err(|error| failed(error.to_string()))?;
     let instance = Instance::parse(&text).map_err(failed)?;
-    let bound = series::bound(&instance).ok_or_else(|| failed("is not one series of small blocks".into()))?;
+    let bound = ideals::bound(&instance).or_else(|| series::bound(&instance));
+    let bound = bound.ok_or_else(|| failed("has many ideals, and is not one series of small blocks".into()))?;
     println!("nodes={} bound={bound:.4}", instance.nodes.len());
     Ok(ExitCode::SUCCESS)
 }

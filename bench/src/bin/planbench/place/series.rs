@@ -221,7 +221,7 @@ pub fn shared(instance: &Instance, pieces: &[Piece]) -> Vec<u16> {
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use plimsoll_base::Random;
     use plimsoll_placer::{Device, Model};
     use serde_json::json;
@@ -260,7 +260,7 @@ mod tests {
     }
 
     /// The least latency of all assignments to the host and three accelerators.
-    fn least(instance: &Instance) -> f64 {
+    pub fn least(instance: &Instance) -> f64 {
         let mut model = Latency::new(instance);
         let devices = 4usize;
         let all = (0..devices.pow(instance.parts as u32)).map(|number| {
