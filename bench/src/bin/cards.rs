@@ -45,7 +45,13 @@ fn measure(folder: &Path, machine: &mock::Machine) -> Result<()> {
             let part = CardPart { card: 0, priority: 0, modelled: None };
             let spec = CudaDevice::spec(card.granularity(), DeviceSpec { card: Some(part), ..any_card() });
             let ledger = Ledger::new(spec.name.to_string(), None);
-            let device = CudaDevice::on(&card, spec, ledger, Arc::new(CudaLibrary), GraphUse { at_once: true, ..GraphUse::on(card.name()) }.with_room(room))?;
+            let device = CudaDevice::on(
+                &card,
+                spec,
+                ledger,
+                Arc::new(CudaLibrary),
+                GraphUse { at_once: true, ..GraphUse::on(card.name()) }.with_room(room),
+            )?;
             let arena = device.allocate(Bytes(1 << 20), "arena")?;
             let executable = device.load(0, Arc::new(Program { commands: commands(kernels)? }))?;
             let (feed, mut fetch) = (Box::new(7u32), Box::new([0u32; 4]));
@@ -83,7 +89,8 @@ fn measure(folder: &Path, machine: &mock::Machine) -> Result<()> {
 fn commands(kernels: u64) -> Result<Vec<Command>> {
     let buffer = |place, offset, bytes| BufferRef { place, offset, bytes };
     let here = |offset, bytes| buffer(Place::Arena(0), offset, bytes);
-    let command = |work, args| Command { work, args, scratch: None, worker_scratch: None, guard: None, waits: vec![], label: "node".into() };
+    let command =
+        |work, args| Command { work, args, scratch: None, worker_scratch: None, guard: None, waits: vec![], label: "node".into() };
     let request = KernelRequest::Movement { element: 4, movement: Movement::Fill { elements: 4 } };
     let variant = Arc::new(CudaLibrary.variants(&any_card(), &request)?.remove(0));
     let call = KernelCall { request: Arc::new(request), variant, step: 0 };

@@ -56,7 +56,16 @@ fn main() -> plimsoll::Result<()> {
         let signature = Signature { feeds: vec![feed], fetches, targets: Vec::new(), ..Signature::default() };
         let libraries = [&CpuKernels as &dyn Library];
         let (graph, placement, signature) = (&graph, &placement, &signature);
-        let request = Request { graph, registry: &registry, devices: &devices, libraries: &libraries, costs: &Costs::committed(), placement, signature, lines: &Lines::NONE };
+        let request = Request {
+            graph,
+            registry: &registry,
+            devices: &devices,
+            libraries: &libraries,
+            costs: &Costs::committed(),
+            placement,
+            signature,
+            lines: &Lines::NONE,
+        };
         let start = Instant::now();
         let mut moves = Moves::new(&request, DeviceId::from_index(0))?;
         let planned = start.elapsed().as_secs_f64();

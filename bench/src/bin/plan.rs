@@ -56,7 +56,10 @@ fn main() -> plimsoll::Result<()> {
     }
     let registry = Registry::standard(Arc::new(CpuKernels));
     let devices = [0, 1].map(|index| DeviceSpec::cpu(index, None, 1, InstructionSet::Baseline));
-    println!("{:14} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8}", "shape", "nodes", "resolve", "inline", "place", "plan", "load", "text", "us/node");
+    println!(
+        "{:14} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8}",
+        "shape", "nodes", "resolve", "inline", "place", "plan", "load", "text", "us/node"
+    );
     for (name, make) in SHAPES.iter().filter(|(name, _)| named.is_none_or(|wanted| wanted == name)) {
         for &count in &counts {
             let Made { nodes, functions, feeds, fetches, targets } = make(count);

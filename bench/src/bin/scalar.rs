@@ -16,7 +16,8 @@ fn main() -> plimsoll::Result<()> {
     builder.add(product, b?).name("y").build()?;
     let session = Devices::open(&Options::new())?.session(builder.finish())?;
     let feed = |name: &str| Feed { tensor: name.into(), data_type: DataType::Float, shape: Shape::scalar(), value: None };
-    let signature = Signature { feeds: ["a", "x", "b"].map(feed).to_vec(), fetches: vec!["y:0".into()], targets: vec![], ..Signature::default() };
+    let signature =
+        Signature { feeds: ["a", "x", "b"].map(feed).to_vec(), fetches: vec!["y:0".into()], targets: vec![], ..Signature::default() };
     let callable = session.callable(&signature)?;
     let [a, x, b] = [2f32, 3.0, 1.0].map(HostTensor::scalar);
     let mut y = callable.outputs()?.remove(0);
