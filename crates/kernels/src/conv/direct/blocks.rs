@@ -16,9 +16,9 @@ use crate::packing::part;
 impl<E: InFloats> Direct<E> {
     /// The links change results of which all blocks have been summed.
     pub(super) unsafe fn compute(&self, piece: &Piece, target: Target, links: &[Link], args: &Args<'_>) {
-        let filter = args.pointers[self.filter].cast::<E>().cast_const();
+        let filter = args.pointers[self.shape.filter].cast::<E>().cast_const();
         for panel in &self.panels[piece.panels.clone()] {
-            for pass in &self.passes {
+            for pass in &self.shape.passes {
                 for (number, block) in pass.blocks.iter().enumerate() {
                     // SAFETY: the worker's scratch has room for every block.
                     let b = unsafe {
@@ -38,35 +38,43 @@ impl<E: InFloats> Direct<E> {
         let (lanes, inner) = (self.code.lanes, block.inner.len());
         let width = panel.vectors * lanes;
         let [k_h, k_w] = self.taps;
-        if self.rows == Rows::There {
-            let row = k_w * self.terms * self.columns;
+        if self.shape.rows == Rows::There {
+            let row = k_w * self.shape.terms * self.shape.columns;
             let first = (block.plane * k_h + block.rows.start) * row;
-            let start = filter.wrapping_add(first + block.inner.start * self.columns + panel.column);
-            return FilterRows { start: start.cast(), term: self.columns, outer: row };
+            let start = filter.wrapping_add(first + block.inner.start * self.shape.columns + panel.column);
+            return FilterRows { start: start.cast(), term: self.shape.columns, outer: row };
         }
         let filter_z = pass.z.tap_start + pass.z.tap_step * block.plane as isize;
         for (number, tap_y) in block.rows.clone().enumerate() {
             let to = scratch.wrapping_add(number * inner * width);
             let filter_y = (filter_z * k_h as isize + pass.y.tap_start + pass.y.tap_step * tap_y as isize) as usize;
-            if self.rows == Rows::Copied {
-                let from = filter.wrapping_add((filter_y * k_w * self.terms + block.inner.start) * self.columns + panel.column);
+            if self.shape.rows == Rows::Copied {
+                let from = filter.wrapping_add((filter_y * k_w * self.shape.terms + block.inner.start) * self.shape.columns + panel.column);
                 // SAFETY: rows of the filter, and room for a block.
-                unsafe { (self.packing.copy)(from, self.columns, inner, panel.vectors, panel.last, to) };
+                unsafe { (self.packing.copy)(from, self.shape.columns, inner, panel.vectors, panel.last, to) };
                 continue;
             }
             let mut at = block.inner.start;
             while at < block.inner.end {
-                let (tap_x, channel) = (at / self.terms, at % self.terms);
+                let (tap_x, channel) = (at / self.shape.terms, at % self.shape.terms);
                 let filter_x = (pass.x.tap_start + pass.x.tap_step * tap_x as isize) as usize;
-                let count = lanes.min(self.terms - channel).min(block.inner.end - at);
+                let count = lanes.min(self.shape.terms - channel).min(block.inner.end - at);
                 let (group, column) = (panel.column / self.group_columns, panel.column % self.group_columns);
-                let from = ((filter_y * k_w + filter_x) * self.group_columns + column) * self.channels + group * self.terms + channel;
+                let from =
+                    ((filter_y * k_w + filter_x) * self.group_columns + column) * self.shape.channels + group * self.shape.terms + channel;
                 for v in 0..panel.vectors {
                     let there = if v + 1 == panel.vectors { panel.last } else { lanes };
                     let to = to.wrapping_add((at - block.inner.start) * width + v * lanes);
                     // SAFETY: `there` rows of the filter's last two axes with `count` elements, and room for a block.
                     unsafe {
-                        (self.packing.transpose)(filter.add(from + v * lanes * self.channels), self.channels, there, count, to, width)
+                        (self.packing.transpose)(
+                            filter.add(from + v * lanes * self.shape.channels),
+                            self.shape.channels,
+                            there,
+                            count,
+                            to,
+                            width,
+                        )
                     };
                 }
                 at += count;
@@ -104,7 +112,7 @@ impl<E: InFloats> Direct<E> {
                     }
                     let tap_rows = if z_run.taps.contains(&block.plane) { inside(&y_run.taps, &block.rows) } else { 0..0 };
                     for x_run in &x.runs {
-                        let inner = inside(&(x_run.taps.start * self.terms..x_run.taps.end * self.terms), &block.inner);
+                        let inner = inside(&(x_run.taps.start * self.shape.terms..x_run.taps.end * self.shape.terms), &block.inner);
                         let xs = inside(&x_run.positions, &xs);
                         if xs.is_empty() {
                             continue;
@@ -125,7 +133,7 @@ impl<E: InFloats> Direct<E> {
 
     /// Images, and planes of each of them, that make up `planes` of all images.
     fn images(&self, planes: &Range<usize>) -> impl Iterator<Item = (Range<usize>, Range<usize>)> {
-        let (depth, planes) = (self.out[0], planes.clone());
+        let (depth, planes) = (self.shape.out[0], planes.clone());
         // Images of one plane are one box.
         let each = if depth == 1 { planes.len().max(1) } else { 1 };
         (planes.start / depth..planes.end.div_ceil(depth)).step_by(each).map(move |image| {
@@ -153,15 +161,15 @@ impl<E: InFloats> Direct<E> {
         args: &Args<'_>,
     ) {
         let (z, y, x) = (&pass.z, &pass.y, &pass.x);
-        let from = args.pointers[self.from].cast::<E>().cast_const();
-        let operand_row = self.operand[2] * self.channels;
-        let operand_plane = self.operand[1] * operand_row;
+        let from = args.pointers[self.shape.from].cast::<E>().cast_const();
+        let operand_row = self.shape.operand[2] * self.shape.channels;
+        let operand_plane = self.shape.operand[1] * operand_row;
         // Each axis of the box: positions, from position to position in the operand, and in the result.
         let axes = [
-            (box_.images.clone(), self.operand[0] * operand_plane, self.out[0] * self.out[1] * self.out[2]),
-            (box_.zs.clone(), z.axis.stride * operand_plane, z.step * self.out[1] * self.out[2]),
-            (box_.ys.clone(), y.axis.stride * operand_row, y.step * self.out[2]),
-            (box_.xs.clone(), x.axis.stride * self.channels, x.step),
+            (box_.images.clone(), self.shape.operand[0] * operand_plane, self.shape.out[0] * self.shape.out[1] * self.shape.out[2]),
+            (box_.zs.clone(), z.axis.stride * operand_plane, z.step * self.shape.out[1] * self.shape.out[2]),
+            (box_.ys.clone(), y.axis.stride * operand_row, y.step * self.shape.out[2]),
+            (box_.xs.clone(), x.axis.stride * self.shape.channels, x.step),
         ];
         // A tile runs along the columns, unless there are few.
         let mut along = 3;
@@ -174,16 +182,16 @@ impl<E: InFloats> Direct<E> {
         let [outer, middle, inmost] = [[1, 2, 3], [0, 2, 3], [0, 1, 3], [0, 1, 2]][along];
         let most = self.code.rows[panel.vectors - 1];
         let count = axes[along].0.len().div_ceil(most);
-        let table = if self.rows == Rows::There && panel.last < self.code.lanes { &self.code.direct } else { &self.code.packed };
+        let table = if self.shape.rows == Rows::There && panel.last < self.code.lanes { &self.code.direct } else { &self.code.packed };
         let (tap_rows, inner) = taps.clone().unwrap_or((0..0, 0..0));
         // The first term's tap, and its channel of the panel's group.
-        let (tap, channel) = (inner.start / self.terms.max(1), inner.start % self.terms.max(1));
-        let first_term = tap * x.axis.dilation * self.channels + panel.column / self.group_columns * self.terms + channel;
+        let (tap, channel) = (inner.start / self.shape.terms.max(1), inner.start % self.shape.terms.max(1));
+        let first_term = tap * x.axis.dilation * self.shape.channels + panel.column / self.group_columns * self.shape.terms + channel;
         let a_first = (z.axis.start(0) + (block.plane * z.axis.dilation) as isize) * operand_plane as isize
             + (y.axis.start(0) + (tap_rows.start * y.axis.dilation) as isize) * operand_row as isize
-            + x.axis.start(0) * self.channels as isize
+            + x.axis.start(0) * self.shape.channels as isize
             + first_term as isize;
-        let c_first = (z.start * self.out[1] + y.start) * self.out[2] + x.start;
+        let c_first = (z.start * self.shape.out[1] + y.start) * self.shape.out[2] + x.start;
         let b_first = tap_rows.start.wrapping_sub(block.rows.start).wrapping_mul(b.outer);
         let b_first = b_first.wrapping_add(inner.start.wrapping_sub(block.inner.start).wrapping_mul(b.term));
         let boxes = axes[outer].0.clone().flat_map(|first| axes[middle].0.clone().map(move |second| (first, second)));

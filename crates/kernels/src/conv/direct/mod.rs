@@ -37,9 +37,8 @@ enum Rows {
     Transposed,
 }
 
-struct Direct<E> {
-    code: &'static Code,
-    packing: Packing<E>,
+/// What is computed: all that tells a convolution from a gradient.
+struct Shape {
     passes: Vec<Pass>,
     rows: Rows,
     /// Images, and planes, rows and columns of each result.
@@ -50,8 +49,22 @@ struct Direct<E> {
     /// Channels that are summed over, and those of a position of the operand.
     terms: usize,
     channels: usize,
-    /// Channels of the result, and of a group of it.
+    /// Channels of the result.
     columns: usize,
+    /// Indices of the arguments.
+    from: usize,
+    filter: usize,
+    /// The result's shape.
+    result: Vec<u64>,
+    /// Whether pieces are whole images.
+    images: bool,
+}
+
+struct Direct<E> {
+    code: &'static Code,
+    packing: Packing<E>,
+    shape: Shape,
+    /// Channels of a group of the result.
     group_columns: usize,
     /// Rows and columns of the filter.
     taps: [usize; 2],
@@ -63,9 +76,6 @@ struct Direct<E> {
     piece_xs: usize,
     /// Panels of a piece.
     piece_panels: usize,
-    /// Indices of the arguments.
-    from: usize,
-    filter: usize,
     epilogue: Option<Finish>,
     /// Where in the worker's scratch the filter goes.
     filter_place: usize,
@@ -76,9 +86,9 @@ struct Direct<E> {
 impl<E> std::fmt::Debug for Direct<E> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Direct")
-            .field("passes", &self.passes.len())
-            .field("rows", &self.rows)
-            .field("result", &(self.batch, self.out, self.columns))
+            .field("passes", &self.shape.passes.len())
+            .field("rows", &self.shape.rows)
+            .field("result", &(self.shape.batch, self.shape.out, self.shape.columns))
             .field("piece", &(self.piece_planes, self.piece_rows, self.piece_panels))
             .finish()
     }
@@ -141,24 +151,6 @@ pub(super) fn backprop_input<E: InFloats>(isa: Isa, spec: &ConvSpec, epilogue: O
     Ok(prepare::<E>(isa, code(isa), spec, shape, epilogue)?.0)
 }
 
-/// The difference between a convolution and a gradient.
-struct Shape {
-    passes: Vec<Pass>,
-    rows: Rows,
-    batch: usize,
-    out: [usize; 3],
-    operand: [usize; 3],
-    terms: usize,
-    channels: usize,
-    columns: usize,
-    from: usize,
-    filter: usize,
-    /// The result's shape.
-    result: Vec<u64>,
-    /// Whether pieces are whole images.
-    images: bool,
-}
-
 /// Operations that a piece should have, and how many pieces help no number of threads that we expect.
 const PIECE: f64 = 8e6;
 const MOST_PIECES: f64 = 32.0;
@@ -178,7 +170,7 @@ fn prepare<E: InFloats>(
 ) -> Result<(Prepared, usize)> {
     let is_widened = E::TYPE != DataType::Float;
     let (cost, sides) = (Cost { flops: spec.flops(), bytes: spec.bytes() }, spec.sides());
-    let Shape { passes, rows, batch, out, operand, terms, channels, columns, from, filter, result, images } = shape;
+    let Shape { ref passes, rows, batch, out, columns, ref result, images, .. } = shape;
     let group_columns = columns / spec.groups as usize;
     let panels = code.panels_of_groups(columns, group_columns);
 
@@ -198,7 +190,7 @@ fn prepare<E: InFloats>(
             piece_rows = piece_rows.max(POSITIONS.div_ceil(out[2].max(1)));
         }
     }
-    let mut finish = epilogue.map(|epilogue| Finish::new(isa, &result, epilogue)).transpose()?;
+    let mut finish = epilogue.map(|epilogue| Finish::new(isa, result, epilogue)).transpose()?;
     if let Some(finish) = &mut finish {
         // Sums of several blocks wait in the result, which may lie where an operand does.
         let is_safe = |chain: &Chain| !chain.has_elements() || passes.iter().all(|pass| pass.blocks.len() == 1);
@@ -257,14 +249,7 @@ fn prepare<E: InFloats>(
     let kernel = Direct {
         code,
         packing: packing::<E>(isa),
-        passes,
-        rows,
-        batch,
-        out,
-        operand,
-        terms,
-        channels,
-        columns,
+        shape,
         group_columns,
         taps: [sides[1].taps, sides[2].taps],
         panels,
@@ -272,8 +257,6 @@ fn prepare<E: InFloats>(
         piece_rows,
         piece_xs,
         piece_panels,
-        from,
-        filter,
         epilogue: finish,
         filter_place,
         operand_place,
@@ -309,12 +292,12 @@ struct Target {
 
 impl<E: InFloats> CpuKernel for Direct<E> {
     unsafe fn run(&self, chunks: Range<u32>, args: &Args<'_>) -> Result<(), Fault> {
-        if self.batch == 0 || self.out.contains(&0) || self.columns == 0 {
+        if self.shape.batch == 0 || self.shape.out.contains(&0) || self.shape.columns == 0 {
             return Ok(());
         }
-        let planes = self.batch * self.out[0];
-        let (plane_pieces, row_pieces) = (planes.div_ceil(self.piece_planes), self.out[1].div_ceil(self.piece_rows));
-        let x_pieces = self.out[2].div_ceil(self.piece_xs);
+        let planes = self.shape.batch * self.shape.out[0];
+        let (plane_pieces, row_pieces) = (planes.div_ceil(self.piece_planes), self.shape.out[1].div_ceil(self.piece_rows));
+        let x_pieces = self.shape.out[2].div_ceil(self.piece_xs);
         for chunk in chunks {
             let chunk = chunk as usize;
             let pieces = plane_pieces * row_pieces * x_pieces;
@@ -323,8 +306,8 @@ impl<E: InFloats> CpuKernel for Direct<E> {
             let (plane, row) = (number / row_pieces * self.piece_planes, number % row_pieces * self.piece_rows);
             let piece = Piece {
                 planes: plane..(plane + self.piece_planes).min(planes),
-                rows: row..(row + self.piece_rows).min(self.out[1]),
-                xs: x..(x + self.piece_xs).min(self.out[2]),
+                rows: row..(row + self.piece_rows).min(self.shape.out[1]),
+                xs: x..(x + self.piece_xs).min(self.shape.out[2]),
                 panels: group * self.piece_panels..((group + 1) * self.piece_panels).min(self.panels.len()),
             };
             // SAFETY: the piece lies within the result, for which the caller of `CpuKernel::run` answers.
@@ -337,7 +320,7 @@ impl<E: InFloats> CpuKernel for Direct<E> {
 impl<E: InFloats> Direct<E> {
     unsafe fn piece(&self, piece: &Piece, args: &Args<'_>) -> Result<(), Fault> {
         // A piece's positions follow each other: it has all rows, or one plane; and whole rows, or one.
-        let first = (piece.planes.start * self.out[1] + piece.rows.start) * self.out[2] + piece.xs.start;
+        let first = (piece.planes.start * self.shape.out[1] + piece.rows.start) * self.shape.out[2] + piece.xs.start;
         let positions = piece.planes.len() * piece.rows.len() * piece.xs.len();
         let columns = {
             let last = self.panels[piece.panels.end - 1];
@@ -345,18 +328,18 @@ impl<E: InFloats> Direct<E> {
         };
         let Some(Finish { program, chain, result, in_result, place }) = &self.epilogue else {
             // SAFETY: argument 2 is the result, of floats: others have an expression that rounds them.
-            unsafe { self.compute(piece, Target { start: args.pointers[2].cast(), row: self.columns }, &[], args) };
+            unsafe { self.compute(piece, Target { start: args.pointers[2].cast(), row: self.shape.columns }, &[], args) };
             return Ok(());
         };
         let rest = &args.pointers[2..];
         if let Some(chain) = chain {
-            let target = Target { start: args.pointers[*result].cast(), row: self.columns };
+            let target = Target { start: args.pointers[*result].cast(), row: self.shape.columns };
             // SAFETY: the result and the operands are the caller's.
             unsafe { self.compute(piece, target, chain.bind(rest).get(), args) };
             return Ok(());
         }
         let target = match in_result {
-            Some(result) => Target { start: args.pointers[*result].cast(), row: self.columns },
+            Some(result) => Target { start: args.pointers[*result].cast(), row: self.shape.columns },
             None => {
                 let row = columns.len();
                 // The address may lie before the scratch: only this piece's elements are used.
@@ -368,20 +351,20 @@ impl<E: InFloats> Direct<E> {
         unsafe {
             self.compute(piece, target, &[], args);
             let bases = |position: usize| Bases {
-                // Such that element `position * self.columns + columns.start` is the target's.
+                // Such that element `position * self.shape.columns + columns.start` is the target's.
                 first: target
                     .start
                     .wrapping_add(position * target.row + columns.start)
-                    .wrapping_sub(position * self.columns + columns.start)
+                    .wrapping_sub(position * self.shape.columns + columns.start)
                     .cast::<u8>(),
                 rest,
             };
             program.begin(&bases(first), args.worker);
-            if columns.len() == self.columns {
-                return program.run(first * self.columns..(first + positions) * self.columns, &bases(first), args.worker);
+            if columns.len() == self.shape.columns {
+                return program.run(first * self.shape.columns..(first + positions) * self.shape.columns, &bases(first), args.worker);
             }
             for position in first..first + positions {
-                let start = position * self.columns + columns.start;
+                let start = position * self.shape.columns + columns.start;
                 program.run(start..start + columns.len(), &bases(position), args.worker)?;
             }
         }
