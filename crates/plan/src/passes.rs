@@ -155,6 +155,14 @@ pub(crate) fn lir_at(request: &Request<'_>, last: Pass) -> Result<Lir> {
     lir_after(request, &prune(request)?, last, &go_on)
 }
 
+/// The LIR after a pass, and after a later one.
+pub(crate) fn lirs_at(request: &Request<'_>, first: Pass, last: Pass) -> Result<[Lir; 2]> {
+    let before = lir_at(request, first)?;
+    let mut behind = before.clone();
+    go_through(request, &mut behind, |pass| pass > first && pass <= last, &go_on)?;
+    Ok([before, behind])
+}
+
 fn prune(request: &Request<'_>) -> Result<Pruned> {
     if request.libraries.len() != request.devices.len() {
         let (libraries, devices) = (request.libraries.len(), request.devices.len());
@@ -168,12 +176,18 @@ fn lir_after(request: &Request<'_>, pruned: &Pruned, last: Pass, check: &Check<'
     check()?;
     let mut lir = lower::lower(request, pruned)?;
     check_lir(request, &lir, Pass::Lower)?;
-    for (pass, change) in CHANGES.iter().filter(|(pass, _)| *pass <= last) {
+    go_through(request, &mut lir, |pass| pass <= last, check)?;
+    Ok(lir)
+}
+
+/// Changes a LIR by some of the passes behind lowering.
+fn go_through(request: &Request<'_>, lir: &mut Lir, passes: impl Fn(Pass) -> bool, check: &Check<'_>) -> Result<()> {
+    for (pass, change) in CHANGES.iter().filter(|(pass, _)| passes(*pass)) {
         check()?;
         lir.each_region(|lir| change(request, lir))?;
-        check_lir(request, &lir, *pass)?;
+        check_lir(request, lir, *pass)?;
     }
-    Ok(lir)
+    Ok(())
 }
 
 /// An ordered LIR, made to fit.

@@ -59,7 +59,8 @@ pub struct Placed {
     pub session: Session,
     /// Its footprint on each device.
     pub footprint: Footprint,
-    /// The attempts, a line each, the last of them chosen; nothing by TensorFlow's rules.
+    /// What no placement takes less than, if that is known, and the attempts, a line each, the last of them chosen; nothing by TensorFlow's
+    /// rules.
     pub log: Vec<String>,
 }
 
@@ -177,7 +178,8 @@ impl Devices {
             fitted => (fitted?, None),
         };
         let tried = fitted.tried.iter().map(|tried| objective.map_or_else(|| tried.to_string(), |objective| tried.timed(objective)));
-        let log = turn.map(str::to_string).into_iter().chain(tried).collect();
+        let least = objective.and_then(|objective| Some(fitted.least?.text(objective)));
+        let log = turn.map(str::to_string).into_iter().chain(least).chain(tried).collect();
         let placed = session.placed(session.inner().with_placement(fitted.placement)?);
         self.write_log(&placed);
         Ok(Placed { session: placed, footprint: Footprint(fitted.footprint), log })

@@ -96,7 +96,7 @@ impl Search<'_, '_> {
             && !tried.is_fitted
         {
             let tried = vec![Tried { how, ..tried.clone() }];
-            return Ok(Fitted { placement, footprint: known.footprint.clone(), tried });
+            return Ok(Fitted { placement, footprint: known.footprint.clone(), tried, least: None });
         }
         attempt(self.request, placement, how, &Lines::NONE)
     }

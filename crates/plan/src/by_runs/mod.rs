@@ -80,6 +80,37 @@ pub struct Fitted {
     pub footprint: Footprint,
     /// The attempts, in order; the last is the choice.
     pub tried: Vec<Tried>,
+    /// What no placement takes less than; none where it is not known.
+    pub least: Option<Least>,
+}
+
+/// What the last run takes at least, whatever its placement. Elementwise works do not count, since they may be fused, nor do copies
+/// and lines.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Least {
+    /// Seconds of the longest path, with each work where it takes the least.
+    pub path: f64,
+    /// Seconds of all works, divided among the devices.
+    pub works: f64,
+}
+
+impl Least {
+    /// Seconds that are to be small.
+    pub fn seconds(&self, objective: Objective) -> f64 {
+        match objective {
+            Objective::Latency => self.path.max(self.works),
+            Objective::Throughput => self.works,
+        }
+    }
+
+    /// As it prints.
+    pub fn text(&self, objective: Objective) -> String {
+        let [path, works] = [self.path, self.works].map(seconds_text);
+        match objective {
+            Objective::Latency => format!("no placement is below {path} on a path and {works} of work for each device"),
+            Objective::Throughput => format!("no placement is below {works} of work for each device"),
+        }
+    }
 }
 
 /// A way to place a model, and what it takes.

@@ -290,9 +290,10 @@ fn what_fits_nowhere_is_made_to_fit_or_refused() {
     assert_eq!(error.message().matches("by TensorFlow's rules").count(), 1, "{error}");
 }
 
-/// How many graphs are tried: `PLIMSOLL_PLACED`, or few.
-fn cases() -> u32 {
-    std::env::var("PLIMSOLL_PLACED").ok().and_then(|cases| cases.parse().ok()).unwrap_or(32)
+/// How many graphs are tried: `PLIMSOLL_PLACED`, or so many.
+fn cases(few: u32) -> ProptestConfig {
+    let asked = std::env::var("PLIMSOLL_PLACED").ok().and_then(|cases| cases.parse().ok());
+    ProptestConfig { cases: asked.unwrap_or(few), ..ProptestConfig::default() }
 }
 
 fn signature(fetch: &str) -> Signature {
@@ -311,7 +312,7 @@ fn two_steps(session: &Session, made: &Made, fetch: &str) -> Vec<Vec<u32>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: cases(), ..ProptestConfig::default() })]
+    #![proptest_config(cases(200))]
 
     /// Graphs of which some nodes ask for devices, on cards with room for all, some or nothing.
     #[test]
@@ -331,9 +332,11 @@ proptest! {
                 return Ok(());
             }
         };
-        // It is no slower on paper than what TensorFlow does, by more than what counts as nearly as fast.
+        // It is no slower than what TensorFlow does, and no faster than the paper allows.
         let chosen = fitted.tried.last().unwrap();
-        prop_assert!(chosen.seconds <= 1.021 * seconds(&fitted, |how| *how == How::TensorFlow), "{:?}", fitted.tried);
+        prop_assert!(chosen.seconds <= seconds(&fitted, |how| *how == How::TensorFlow), "{:?}", fitted.tried);
+        let least = fitted.least.map_or(0.0, |least| least.seconds(Objective::Latency));
+        prop_assert!(chosen.seconds >= 0.99 * least, "{} {:?}", least, fitted.tried);
         // TensorFlow's placer takes all nodes as they are placed.
         let name = |node| devices.specs()[fitted.placement.devices[node].index()].name.to_string();
         let assigned: BTreeMap<_, _> = session.graph().nodes().ids().map(|node| (node, name(node))).collect();
@@ -348,6 +351,10 @@ proptest! {
         let plain = make(&steps, kind, &[]);
         prop_assert_eq!(got, two_steps(&open(&processor, &plain.graph), &plain, &fetch));
     }
+}
+
+proptest! {
+    #![proptest_config(cases(32))]
 
     /// What is found without lines is found under lines that just hold it.
     #[test]

@@ -30,10 +30,10 @@ use self::search::Search;
 use super::first_fit::first_fit_among;
 use super::trial::{attempt, no_room, plan_request};
 use super::wholes::Wholes;
-use super::{Fitted, How, Objective, Piece, PlaceRequest, Tried};
+use super::{Fitted, How, Least, Objective, Piece, PlaceRequest, Tried};
 use crate::fit::Lines;
 use crate::lir::Lir;
-use crate::passes::{Pass, lir_at};
+use crate::passes::{Pass, lirs_at};
 use crate::place::{Placement, Why, place};
 use crate::request::Request;
 
@@ -63,14 +63,15 @@ pub fn auto(request: &PlaceRequest<'_>, objective: Objective) -> Result<Fitted> 
     if let Some(run) = request.runs.last().filter(|_| !wholes.units.free.is_empty()) {
         let lines = Lines::NONE;
         let plan = plan_request(request, &wholes.of[0].1, run, &lines);
-        paper = lir_at(&plan, Pass::Fuse).ok().and_then(|fused| trials.papers(&plan, &fused));
+        paper = lirs_at(&plan, Pass::Transfer, Pass::Fuse).ok().and_then(|[apart, fused]| trials.papers(&plan, &apart, &fused));
         if paper.is_none() {
             trials.alone(|_| true);
             trials.first_fit();
         }
     }
     let mut chosen = trials.choose()?;
-    if let Some(problem) = paper {
+    if let Some((problem, least)) = paper {
+        chosen.least = Some(least);
         explain(request, objective, &wholes, &problem, &mut chosen.placement);
     }
     Ok(chosen)
@@ -87,25 +88,27 @@ struct Trials<'r, 'a> {
 }
 
 impl Trials<'_, '_> {
-    /// Tries each kind of device alone, first fit, and what searches find on paper; each search has one of its own. The last paper; none
-    /// where there is no plan to take it from.
-    fn papers(&mut self, plan: &Request<'_>, fused: &Lir) -> Option<Problem> {
+    /// Tries each kind of device alone, first fit, and what searches find on paper; each search has one of its own. The last paper, and
+    /// what every assignment takes there; none where there is no plan to take it from.
+    fn papers(&mut self, plan: &Request<'_>, apart: &Lir, fused: &Lir) -> Option<(Problem, Least)> {
         let mut last = None;
         for joins in [Joins::Fused, Joins::Nothing] {
-            let Ok(problem) = Problem::new(self.request, self.wholes, plan, fused, joins) else { continue };
+            let Ok(problem) = Problem::new(self.request, self.wholes, plan, apart, fused, joins) else { continue };
             let mut search = Search::new(&problem, self.request.devices, self.objective);
             let is_large = problem.works.len() > search::LARGE;
             let starts = std::iter::once(self.tensorflow).chain(self.wholes.of.iter().map(|(_, placement)| placement));
             let starts: Vec<Vec<Device>> = starts.map(|placement| assignment(&problem, self.wholes, placement)).collect();
             if last.is_none() {
-                // Plans of large runs take long: not on a device that is slower on paper.
-                self.alone(|device| !is_large || !search.is_clearly_slower(&starts[1 + device], &starts[0]));
+                // Plans of runs that are not small take long: not on a device that is slower on paper.
+                let is_small = problem.works.len() <= search::SMALL;
+                self.alone(|device| is_small || !search.is_clearly_slower(&starts[1 + device], &starts[0]));
                 self.first_fit();
             }
             self.search(&problem, &mut search, &starts);
             // A large run has one paper. Of replicas both are cheap: what they begin with is good.
             let is_enough = is_large && !search.has_replicas();
-            last = Some(problem);
+            let least = search.least();
+            last = Some((problem, least));
             if is_enough {
                 break;
             }
@@ -167,14 +170,19 @@ impl Trials<'_, '_> {
     fn search(&mut self, problem: &Problem, search: &mut Search<'_>, starts: &[Vec<Device>]) {
         // First as if there were no lines: what is found then is found again under lines that just hold it.
         let lines = search.take_lines();
-        if self.attempt_best(search, problem, starts).is_some_and(|tried| tried.fits()) {
+        let mut found = search.best(starts);
+        if self.attempt_found(problem, &found).is_some_and(|tried| tried.fits()) {
             return;
         }
         search.set_lines(lines);
-        for _ in 0..ROUNDS {
+        for round in 0..ROUNDS {
+            let before = found.pop();
+            found = match before {
+                Some(before) if round > 0 => vec![search.again(&before)],
+                before => search.best(&starts.iter().cloned().chain(before).collect::<Vec<_>>()),
+            };
             let devices = self.request.devices;
-            let last = self.attempt_best(search, problem, starts);
-            let Some(tried) = last.filter(|tried| !tried.fits()) else { break };
+            let Some(tried) = self.attempt_found(problem, &found).filter(|tried| !tried.fits()) else { break };
             let over = |device: usize| {
                 let name = devices[device].name.short();
                 let need = tried.needs.iter().find(|(short, ..)| *short == name);
@@ -185,11 +193,11 @@ impl Trials<'_, '_> {
         }
     }
 
-    /// Plans with the best assignments of a search; the last attempt.
-    fn attempt_best(&mut self, search: &mut Search<'_>, problem: &Problem, starts: &[Vec<Device>]) -> Option<Tried> {
+    /// Plans with assignments that a search found; the last attempt.
+    fn attempt_found(&mut self, problem: &Problem, found: &[Vec<Device>]) -> Option<Tried> {
         let mut last = None;
-        for best in search.best(starts) {
-            let placement = placement(self.request, self.wholes, problem, &best);
+        for devices in found {
+            let placement = placement(self.request, self.wholes, problem, devices);
             last = self.attempt(placement, How::Auto).cloned();
         }
         last
@@ -297,7 +305,7 @@ fn placement(request: &PlaceRequest<'_>, wholes: &Wholes, problem: &Problem, dev
 /// Says of nodes that were free why they are where they are.
 fn explain(request: &PlaceRequest<'_>, objective: Objective, wholes: &Wholes, problem: &Problem, placement: &mut Placement) {
     let devices = assignment(problem, wholes, placement);
-    let reasons = Search::new(problem, request.devices, objective).reasons(&devices, request.devices);
+    let reasons = search::reasons(problem, request.devices, objective, &devices);
     for (unit, nodes) in wholes.units.free.iter().enumerate() {
         let Some(part) = problem.part_of_unit[unit] else { continue };
         for &node in nodes {

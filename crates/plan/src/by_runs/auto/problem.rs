@@ -14,7 +14,6 @@ use super::super::wholes::Wholes;
 use super::parts::Groups;
 use crate::Request;
 use crate::lir::{Home, Lir, ValueId, Work as LirWork, WorkKind};
-use crate::passes::{Pass, lir_at};
 use crate::plan::DeviceId;
 use crate::prepare::{choose, copy_time, request_of};
 
@@ -33,6 +32,8 @@ pub(super) struct Work {
     pub divides: bool,
     /// The part of the work into which it is fused where both are on one device: it takes no time there.
     pub fused_into: Option<u32>,
+    /// Whether it is a work of its own in the plan of every assignment: copies may not be needed, and what is elementwise may be fused.
+    pub is_apart: bool,
 }
 
 /// Where a value's bytes are.
@@ -122,27 +123,27 @@ pub(super) fn of_speed(spec: &DeviceSpec) -> DeviceSpec {
 }
 
 impl Problem {
-    /// The numbers of the last run, as it is where the first device comes first; `fused` are its works then.
+    /// The numbers of the last run, as it is where the first device comes first: its works `apart`, and when they are `fused`.
     ///
     /// # Errors
     /// Those of planning.
-    pub fn new(request: &PlaceRequest<'_>, wholes: &Wholes, plan: &Request<'_>, fused: &Lir, joins: Joins) -> Result<Problem> {
+    pub fn new(request: &PlaceRequest<'_>, wholes: &Wholes, plan: &Request<'_>, apart: &Lir, fused: &Lir, joins: Joins) -> Result<Problem> {
         let lir = match joins {
-            Joins::Fused => fused.clone(),
-            Joins::Nothing => lir_at(plan, Pass::Transfer)?,
+            Joins::Fused => fused,
+            Joins::Nothing => apart,
         };
         let (kind_of, kind_firsts) = kinds(request.devices.iter().map(of_speed));
         let devices = request.devices;
         let pair = |from: &DeviceSpec, to: &DeviceSpec| [1.0, 1e6, 1e9].map(|bytes| request.costs.copy_seconds(from, to, bytes));
         let (pair_of, pair_firsts) = kinds(devices.iter().flat_map(|from| devices.iter().map(move |to| pair(from, to))));
-        let groups = Groups::new(request, wholes, &lir);
-        let mut builder = Builder { plan, lir: &lir, aliases: aliases(&lir), groups, kind_firsts: &kind_firsts };
+        let groups = Groups::new(request, wholes, lir);
+        let mut builder = Builder { plan, lir, aliases: aliases(lir), groups, kind_firsts: &kind_firsts };
         let (mut reads, mut writes, mut seconds) = (Vec::new(), Vec::new(), Vec::new());
         let variables = builder.variables();
         let (mut works, mut of_node): (Vec<Work>, HashMap<NodeId, Option<usize>>) = (Vec::new(), HashMap::new());
         for id in lir.topological()? {
             let work = &lir.works[id];
-            if is_transfer(&lir, work) {
+            if is_transfer(lir, work) {
                 continue;
             }
             let part = builder.part(work);
@@ -158,7 +159,7 @@ impl Problem {
                     .filter(|output| !matches!(lir.values[**output].home, Home::Fetch(_)))
                     .map(|output| output.index() as u32),
             );
-            let times = builder.seconds(&lir, work);
+            let times = builder.seconds(lir, work);
             // What only some kinds of device have a kernel for stays on these; on others it would be the host's.
             if let Some(part) = part {
                 builder.groups.narrow(part, |device| times[usize::from(kind_of[usize::from(device)])].is_some());
@@ -168,9 +169,10 @@ impl Problem {
             seconds.extend(times.iter().map(|time| time.unwrap_or(0.0)));
             let scratch = builder.scratch(work);
             let is_in_place = matches!(work.kind, WorkKind::Expr { .. });
+            let is_apart = !is_in_place && !matches!(work.kind, WorkKind::Copy);
             of_node.entry(work.nodes[0]).and_modify(|index| *index = None).or_insert(Some(works.len()));
             let (reads, writes) = (start.0..reads.len(), start.1..writes.len());
-            works.push(Work { part, reads, writes, scratch, is_in_place, divides: divides(&lir, work), fused_into: None });
+            works.push(Work { part, reads, writes, scratch, is_in_place, divides: divides(lir, work), fused_into: None, is_apart });
         }
         for (_, whole) in fused.all().filter(|(_, work)| joins == Joins::Nothing && work.nodes.len() > 1) {
             let index = |node: &NodeId| of_node.get(node).copied().flatten();

@@ -6,8 +6,8 @@
 use plimsoll_device::{DeviceKind, DeviceSpec};
 use plimsoll_placer::{Choices, Device, Model, Rating};
 
-use super::super::Objective;
-use super::bounds::Bounds;
+use super::super::{Least, Objective};
+use super::bounds::{Bounds, least};
 use super::moments::{Moment, NEVER, Readers, Times};
 use super::problem::{Place, Problem};
 
@@ -18,7 +18,10 @@ const NO_ROOM: f64 = 1e9;
 const STEP: f64 = 1e-4;
 
 /// So many works after another there is a moment from which a rating can go on.
-const STRIDE: usize = 16;
+const STRIDE: usize = 32;
+
+/// Parts of an assignment that are compared at once.
+const STRETCH: usize = 64;
 
 /// The paper of a problem.
 pub(super) struct Queues<'a> {
@@ -42,6 +45,8 @@ pub(super) struct Queues<'a> {
     kept: Vec<Device>,
     moments: Vec<Moment>,
     tried: Vec<Device>,
+    /// Parts that are elsewhere in it than in what is kept.
+    differing: Vec<u32>,
     tried_moments: Vec<Moment>,
     tried_from: usize,
 }
@@ -104,6 +109,7 @@ impl<'a> Queues<'a> {
             kept: Vec::new(),
             moments: moments(),
             tried: Vec::new(),
+            differing: Vec::new(),
             tried_moments: moments(),
             tried_from: 0,
         }
@@ -114,6 +120,11 @@ impl<'a> Queues<'a> {
         let mut loads = vec![0.0; self.problem.choices.len()];
         self.problem.works.iter().enumerate().for_each(|(index, work)| loads[work.part as usize] += self.problem.least_seconds(index));
         loads
+    }
+
+    /// What every assignment takes at least.
+    pub fn least(&self) -> Least {
+        least(self.problem, &self.readers, &self.engines)
     }
 
     /// Where the time is kept at which a value is on a device.
@@ -152,6 +163,20 @@ impl<'a> Queues<'a> {
             self.times.set(slot, work, end);
         }
         end
+    }
+
+    /// Looks for parts that are elsewhere than in what is kept; stretches that are alike are compared as a whole.
+    fn differing(&mut self, devices: &[Device]) {
+        self.differing.clear();
+        if self.kept.is_empty() {
+            self.differing.extend(0..devices.len() as u32);
+            return;
+        }
+        for (stretch, (new, old)) in devices.chunks(STRETCH).zip(self.kept.chunks(STRETCH)).enumerate().filter(|(_, (new, old))| new != old)
+        {
+            let parts = new.iter().zip(old).enumerate().filter(|(_, (new, old))| new != old);
+            self.differing.extend(parts.map(|(part, _)| (stretch * STRETCH + part) as u32));
+        }
     }
 
     /// Gives each group of parts, when the first of its works comes, the device where that ends first; what is on its way to that
@@ -384,18 +409,21 @@ impl Model for Queues<'_> {
         // Sums are rounded: what is at the bound is rated.
         let bound = most * (1.0 + 1e-9);
         self.tried.clear();
-        self.bounds.load(problem, devices, &self.engines);
+        self.differing(devices);
+        self.bounds.begin();
+        for &part in &self.differing {
+            let part = part as usize;
+            self.bounds.shift(problem, part, self.kept.get(part).copied(), devices[part], &self.engines);
+        }
         if self.bounds.loads.iter().any(|load| *load > bound) {
             return None;
         }
         self.readers.begin();
         let mut first = problem.works.len() as u32;
-        for part in 0..devices.len() {
-            if self.kept.get(part) != Some(&devices[part]) {
-                first = first.min(self.first[part]);
-                for &value in &self.values_of[part] {
-                    first = first.min(self.readers.look(problem, value as usize, devices));
-                }
+        for &part in &self.differing {
+            first = first.min(self.first[part as usize]);
+            for &value in &self.values_of[part as usize] {
+                first = first.min(self.readers.look(problem, value as usize, devices));
             }
         }
         let from = (first as usize / STRIDE).min(self.moments.len() - 1);
@@ -428,6 +456,7 @@ impl Model for Queues<'_> {
         }
         std::mem::swap(&mut self.kept, &mut self.tried);
         self.tried.clear();
+        self.bounds.keep(self.problem, &self.kept, &self.engines);
         self.times.keep();
         self.readers.keep();
         for index in self.tried_from..self.moments.len() {

@@ -4,18 +4,19 @@ use plimsoll_base::Bytes;
 use plimsoll_device::{DeviceKind, DeviceSpec};
 use plimsoll_placer::{Clusters, Device, Effort, Model, Rating, clusters, improve, improve_joined};
 
-use super::super::Objective;
+use super::super::{Least, Objective};
 use super::problem::Problem;
 use super::queues::Queues;
 use super::reasons;
 use super::replicas::{Replicas, replicas};
 
-/// How many works all ratings together run on paper.
+/// How many works all ratings together run on paper: the most, of runs of no more works than [`SMALL`], and the least, of [`LARGE`] ones.
 const WORKS: u64 = 30_000_000;
-
-/// A run of more works than this is large: clusters do most of the search, and ratings run [`WORKS_OF_LARGE`] in all.
-pub(super) const LARGE: usize = 4_000;
 const WORKS_OF_LARGE: u64 = 8_000_000;
+pub(super) const SMALL: usize = 1_500;
+
+/// A run of more works than this is large: it has one paper, and fewer plans.
+pub(super) const LARGE: usize = 4_000;
 
 /// No more ratings than this.
 const RATINGS: u64 = 60_000;
@@ -46,8 +47,7 @@ impl<'a> Search<'a> {
         let cards = devices.iter().filter(|spec| spec.kind == DeviceKind::Gpu).count();
         let each = loads.iter().sum::<f64>() / if cards > 0 { cards } else { devices.len() } as f64;
         let levels = CLUSTERS.iter().map(|part| clusters(&problem.choices, &exchanges, &loads, part * each)).collect();
-        let works = if problem.works.len() > LARGE { WORKS_OF_LARGE } else { WORKS };
-        let ratings = (works / (problem.works.len() as u64 + 1)).min(RATINGS);
+        let ratings = ratings(problem);
         Search { queues, levels, replicas, loads, ratings }
     }
 
@@ -85,6 +85,11 @@ impl<'a> Search<'a> {
         found
     }
 
+    /// The best assignment found from one that was the best under lines that were a little wider.
+    pub fn again(&mut self, before: &[Device]) -> Vec<Device> {
+        improve(&mut self.queues, before, Effort { ratings: self.ratings / 2, seed: CLUSTERS.len() as u64 + 1 }).0
+    }
+
     /// The best of these and of those where each cluster goes where it ends first.
     fn first(&mut self, starts: &[Vec<Device>]) -> (Vec<Device>, Rating) {
         let mut best: Option<(Vec<Device>, Rating)> = None;
@@ -118,9 +123,9 @@ impl<'a> Search<'a> {
         self.replicas.is_some()
     }
 
-    /// For each part, why it is where it is.
-    pub fn reasons(&mut self, devices: &[Device], specs: &[DeviceSpec]) -> Vec<String> {
-        reasons::reasons(&mut self.queues, devices, specs, self.ratings / 4)
+    /// What every assignment takes at least.
+    pub fn least(&self) -> Least {
+        self.queues.least()
     }
 
     /// From now on no line holds. The lines so far.
@@ -142,4 +147,15 @@ impl<'a> Search<'a> {
             }
         }
     }
+}
+
+/// How many ratings a search has.
+fn ratings(problem: &Problem) -> u64 {
+    let works = problem.works.len() as u64 + 1;
+    ((WORKS * SMALL as u64 / works).clamp(WORKS_OF_LARGE, WORKS) / works).min(RATINGS)
+}
+
+/// For each part, why it is where it is.
+pub(super) fn reasons(problem: &Problem, specs: &[DeviceSpec], objective: Objective, devices: &[Device]) -> Vec<String> {
+    reasons::reasons(&mut Queues::new(problem, specs, objective), devices, specs, ratings(problem) / 4)
 }

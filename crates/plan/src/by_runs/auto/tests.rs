@@ -55,6 +55,7 @@ fn problem(random: &mut Random) -> Problem {
             scratch: random.below(30) as u64,
             is_in_place: random.below(2) == 0,
             divides: false,
+            is_apart: random.below(8) > 0,
             fused_into: (random.below(5) == 0).then(|| part(random)),
         });
     }
@@ -103,6 +104,8 @@ fn ratings_from_the_first_moment_that_differs_are_those_of_whole_runs() {
             }
             let rating = queues.rate(&tried);
             assert_eq!(rating, Queues::new(&problem, &devices, objective).rate(&tried), "seed {seed}");
+            let least = queues.least().seconds(objective);
+            assert!(least <= rating.seconds * (1.0 + 1e-9), "seed {seed}: {least} {rating:?}");
             // What takes more than is asked for is not rated, and nothing else.
             let most = rating.seconds * (0.5 + random.unit());
             assert_eq!(queues.rate_within(&tried, most), Some(rating).filter(|rating| rating.seconds <= most), "seed {seed}");
