@@ -37,7 +37,7 @@ fn main() -> Result<()> {
 fn measure(folder: &Path, machine: &mock::Machine) -> Result<()> {
     let driver = CudaDriver::load(&folder.join("libcuda.so.1"))?;
     let compiler = Arc::new(Compiler::load(&folder.join("libnvrtc.so.13"), None)?);
-    let card = CudaCard::open(&driver, &driver.cards()?[0], &compiler)?;
+    let card = CudaCard::open(&driver, &driver.cards()?[0], &compiler, None)?;
     println!("kernels  way      caller us  all us");
     for kernels in [20, 200, 1000] {
         for (way, room) in [("stream", Bytes::ZERO), ("graph", Bytes(1 << 30))] {

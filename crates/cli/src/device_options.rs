@@ -8,8 +8,8 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use plimsoll::costs::Costs;
 use plimsoll::formats::read_config;
-use plimsoll::machine::MachineDescription;
-use plimsoll::{Error, Options, PlacementMode, config, model};
+use plimsoll::machine::{CudnnMode, MachineDescription};
+use plimsoll::{Bytes, Error, Options, PlacementMode, config, model};
 
 use crate::failure::{Failure, OrUsage, Result, wrong_use};
 
@@ -61,6 +61,19 @@ pub struct DeviceOptions {
     /// Convolutions do all multiplications, also where a form with fewer is faster: results are a few bits closer to exact ones
     #[arg(long)]
     pub exact_convolutions: bool,
+    /// Whether cuDNN computes convolutions on NVIDIA cards: where it is predicted to be faster than kernels of Plimsoll, wherever it
+    /// can, or nowhere [default: auto]
+    #[arg(long, value_enum, value_name = "WHERE")]
+    pub cudnn: Option<Cudnn>,
+    /// cuDNN may round floats to TF32, as TensorFlow does unless it is told not to
+    #[arg(long)]
+    pub tensor_float_32: bool,
+    /// The most workspace for an engine of cuDNN: 64MiB [default: TF_CUDNN_WORKSPACE_LIMIT_IN_MB, or 32MiB]
+    #[arg(long, value_name = "SIZE")]
+    pub cudnn_workspace: Option<String>,
+    /// Folders of NVIDIA's libraries, as a path variable lists them; they count before PLIMSOLL_CUDA_LIBS
+    #[arg(long, value_name = "FOLDERS")]
+    pub cuda_libraries: Option<String>,
     /// Threads that compute at the same time; 0 is one for every core
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub intra_op: Option<i32>,
@@ -99,6 +112,14 @@ pub enum Placement {
     Auto,
     #[value(name = "auto:throughput")]
     AutoThroughput,
+}
+
+/// Where cuDNN computes convolutions.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum Cudnn {
+    Auto,
+    Always,
+    Never,
 }
 
 /// On or off.
@@ -177,6 +198,19 @@ impl DeviceOptions {
             _ => PlacementMode::TensorFlow,
         };
         options.exact_convolutions |= self.exact_convolutions;
+        options.cudnn = match self.cudnn {
+            Some(Cudnn::Auto) => CudnnMode::Auto,
+            Some(Cudnn::Always) => CudnnMode::Always,
+            Some(Cudnn::Never) => CudnnMode::Never,
+            None => options.cudnn,
+        };
+        options.tensor_float_32 |= self.tensor_float_32;
+        let size = |text: &str| {
+            let wrong = |error| Error::invalid_argument(format!("--cudnn-workspace {text}: {error}")).with_remedy("write a size: 64MiB");
+            Bytes::of_limit(text).map_err(wrong)
+        };
+        options.cudnn_workspace = self.cudnn_workspace.as_deref().map(size).transpose().or_usage()?.or(options.cudnn_workspace);
+        options.cuda_libraries = self.cuda_libraries.clone().or(options.cuda_libraries);
         options.intra_op = self.intra_op.unwrap_or(options.intra_op);
         options.inter_op = self.inter_op.unwrap_or(options.inter_op);
         options.freeze = self.freeze;
@@ -226,7 +260,7 @@ pub fn duration(option: &str, text: &str) -> Result<Duration> {
 
 #[cfg(test)]
 mod tests {
-    use plimsoll::{Bytes, DeviceKind, MemoryLimit};
+    use plimsoll::{DeviceKind, MemoryLimit};
 
     use super::*;
 
@@ -266,6 +300,23 @@ mod tests {
         assert!(counted(&["CPU=2", "GPU=1"]).is_ok());
         let failure = counted(&["CPU=2", "GPU=1", "CPU=3"]).unwrap_err();
         assert!(failure.error().message().starts_with("--device-count CPU=2,GPU=1,CPU=3: a type has two counts"), "{failure:?}");
+    }
+
+    #[test]
+    fn flags_of_cudnn_become_options() {
+        let given = options(|o| {
+            o.cudnn = Some(Cudnn::Always);
+            o.tensor_float_32 = true;
+            o.cudnn_workspace = Some("64MiB".into());
+            o.cuda_libraries = Some("/a:/b".into());
+        });
+        let given = given.resolve(None).unwrap();
+        assert_eq!((given.cudnn, given.tensor_float_32), (CudnnMode::Always, true));
+        assert_eq!((given.cudnn_workspace, given.cuda_libraries.as_deref()), (Some(Bytes(64 << 20)), Some("/a:/b")));
+        let none = options(|_| {}).resolve(None).unwrap();
+        assert_eq!((none.cudnn, none.tensor_float_32, none.cudnn_workspace), (CudnnMode::Auto, false, None));
+        let failure = options(|o| o.cudnn_workspace = Some("much".into())).resolve(None).unwrap_err();
+        assert!(failure.error().message().starts_with("--cudnn-workspace much: "), "{failure:?}");
     }
 
     #[test]

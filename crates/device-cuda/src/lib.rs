@@ -8,6 +8,7 @@
 
 mod compile;
 mod compute;
+mod convolve;
 mod cudnn;
 mod driver;
 pub mod emit;
@@ -15,16 +16,18 @@ mod libraries;
 mod library;
 mod nvml;
 mod overhead;
+mod rates;
 mod source;
 mod toolkit;
 
 pub use compile::Compiler;
 pub use compute::{CudaCard, CudaDevice, GraphUse, Measured};
-pub use cudnn::{ConvolutionKind, ConvolutionPlan, Engine, PlanFor, Planner};
+pub use convolve::CudnnLibrary;
+pub use cudnn::{ConvolutionKind, ConvolutionPlan, Engine, EngineLimits, EngineName, PlanFor, Planner};
 pub use driver::{CudaDriver, DriverCard};
 pub use libraries::{ComputeLibrary, Found, Seen};
 pub use library::can_load;
 pub use nvml::{Activity, Driver, Look, Memory, NvidiaCard, Nvml, Process, ProcessKind, subtract};
 pub use overhead::Taken;
 pub use source::{ALIGNMENT, CudaLibrary, CudaSource, any_card, variant_of};
-pub use toolkit::Toolkit;
+pub use toolkit::{Toolkit, without_cudnn};

@@ -4,7 +4,7 @@
 //! command's scratch. Whatever has no variant here is the host's, where soft placement is allowed.
 
 use plimsoll_base::{Bytes, DataType, Error, Result};
-use plimsoll_device::{Class, Cost, DeviceSpec, Library, Load, Step, Variant};
+use plimsoll_device::{Class, Cost, DeviceSpec, KernelCall, Library, Load, Step, Variant};
 use plimsoll_request::anchor::Anchor;
 use plimsoll_request::{Arguments, KernelRequest};
 
@@ -20,6 +20,14 @@ pub trait CudaSource: Library {
     /// # Errors
     /// UNIMPLEMENTED where there are none; INVALID_ARGUMENT for sizes that make no sense.
     fn emitted(&self, request: &KernelRequest) -> Result<Emitted>;
+
+    /// What runs for a call of one of its variants.
+    ///
+    /// # Errors
+    /// As [`CudaSource::emitted`].
+    fn code(&self, call: &KernelCall) -> Result<Emitted> {
+        self.emitted(&call.request)
+    }
 }
 
 /// The kernels for NVIDIA cards that this crate writes.
@@ -57,7 +65,7 @@ pub(crate) fn offsets(emitted: &Emitted) -> impl Iterator<Item = u64> {
 }
 
 /// The scratch of a command.
-fn scratch_of(emitted: &Emitted) -> Result<u64> {
+pub(crate) fn scratch_of(emitted: &Emitted) -> Result<u64> {
     let sum = emitted.between.iter().try_fold(0u64, |sum, bytes| bytes.checked_next_multiple_of(ALIGNMENT)?.checked_add(sum));
     sum.ok_or_else(|| Error::invalid_argument(format!("buffers of {:?} bytes between kernels", emitted.between)))
 }
@@ -85,7 +93,7 @@ fn cost_of(request: &KernelRequest, arguments: &Arguments, emitted: &Emitted) ->
 }
 
 /// The arithmetic operations of a product, also where a convolution multiplies by padding.
-fn multiplied(anchor: &Anchor) -> f64 {
+pub(crate) fn multiplied(anchor: &Anchor) -> f64 {
     let sizes: Vec<u64> = match anchor {
         Anchor::Product(_, spec) => vec![spec.batch, spec.m, spec.n, spec.k],
         Anchor::Conv(spec) => [spec.output(), vec![spec.taps(), spec.in_c / spec.groups.max(1)]].concat(),

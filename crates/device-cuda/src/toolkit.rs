@@ -1,33 +1,56 @@
-//! What computing on cards needs besides cards: the driver, and the compiler of kernels.
+//! What computing on cards needs besides cards: the driver, and the compiler of kernels; and cuDNN, where it is wanted and there.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use plimsoll_base::{Error, Result};
-use plimsoll_cards::Environment;
+use plimsoll_cards::{CudnnMode, Environment};
 
-use crate::{Compiler, ComputeLibrary, CudaDriver, Found};
+use crate::{Compiler, ComputeLibrary, CudaDriver, Found, Planner};
 
-/// The driver and the compiler, found and loaded.
+/// The driver, the compiler and cuDNN, found and loaded.
 #[derive(Clone, Debug)]
 pub struct Toolkit {
     /// The driver.
     pub driver: Arc<CudaDriver>,
     /// The compiler, which keeps what it has made in the user's folder for such files.
     pub compiler: Arc<Compiler>,
+    /// cuDNN, or why it is not used, with the way to get it; none where it is not asked for.
+    pub cudnn: Option<Result<Arc<Planner>>>,
 }
 
 impl Toolkit {
-    /// Looks for both, as [`ComputeLibrary::find`] does, and loads them.
+    /// Looks for them, as [`ComputeLibrary::find`] does, and loads them.
     ///
     /// # Errors
     /// NOT_FOUND for a library that is not there, with the way to get it; FAILED_PRECONDITION for one that is too old, and for a driver
-    /// that cannot begin.
-    pub fn find(environment: &Environment) -> Result<Toolkit> {
+    /// that cannot begin. Where cuDNN has to compute ([`CudnnMode::Always`]), its errors are errors, too.
+    pub fn find(environment: &Environment, mode: CudnnMode) -> Result<Toolkit> {
         let driver = CudaDriver::load(&find(ComputeLibrary::Driver, environment)?)?;
         let compiler = Compiler::load(&find(ComputeLibrary::Nvrtc, environment)?, cubins(environment))?;
-        Ok(Toolkit { driver, compiler: Arc::new(compiler) })
+        let cudnn = match mode {
+            CudnnMode::Never => None,
+            CudnnMode::Auto => Some(Planner::find(environment).map(Arc::new)),
+            CudnnMode::Always => Some(Ok(Arc::new(Planner::find(environment)?))),
+        };
+        Ok(Toolkit { driver, compiler: Arc::new(compiler), cudnn })
     }
+
+    /// cuDNN, where it is there.
+    pub fn planner(&self) -> Option<&Arc<Planner>> {
+        self.cudnn.as_ref()?.as_ref().ok()
+    }
+
+    /// The sentence where cuDNN would be used, and is not.
+    pub fn without_cudnn(&self) -> Option<String> {
+        self.cudnn.as_ref()?.as_ref().err().map(without_cudnn)
+    }
+}
+
+/// The sentence for a card without cuDNN.
+pub fn without_cudnn(why: &Error) -> String {
+    let remedy = why.remedy().map_or_else(String::new, |remedy| format!("; {remedy}"));
+    format!("convolutions are computed without cuDNN: {}{remedy}", why.message())
 }
 
 fn find(library: ComputeLibrary, environment: &Environment) -> Result<PathBuf> {
@@ -61,7 +84,7 @@ mod tests {
 
     #[test]
     fn a_library_that_is_not_there_says_how_to_get_it() {
-        let error = Toolkit::find(&Environment::new().with("PLIMSOLL_CUDA_LIBS", "/nowhere")).err();
+        let error = Toolkit::find(&Environment::new().with("PLIMSOLL_CUDA_LIBS", "/nowhere"), CudnnMode::Auto).err();
         // A machine with a driver and a compiler has both.
         let Some(error) = error else { return };
         assert!(error.remedy().is_some(), "{error}");

@@ -101,6 +101,15 @@ pub trait Library: Send + Sync + fmt::Debug {
     /// UNIMPLEMENTED where the device cannot compute it; INVALID_ARGUMENT for sizes that make no sense.
     fn variants(&self, spec: &DeviceSpec, request: &KernelRequest) -> Result<Vec<Variant>>;
 
+    /// Whether a variant of a plan is one of a request's. A library may know more than it answers with: another way to compute that it can be
+    /// asked for by name.
+    ///
+    /// # Errors
+    /// As [`Library::variants`].
+    fn has(&self, spec: &DeviceSpec, request: &KernelRequest, variant: &Variant) -> Result<bool> {
+        Ok(self.variants(spec, request)?.contains(variant))
+    }
+
     /// The bytes of a request's arguments: a plan from a file is held against them.
     ///
     /// # Errors

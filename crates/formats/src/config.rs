@@ -41,6 +41,8 @@ message! {
     pub struct ConfigExperimental {
         /// Whether convolutions do all multiplications: a field of this project, of a number that TensorFlow does not have.
         1000 exact_convolutions: bool,
+        /// Whether cards may round floats to TF32: of this project, too. TensorFlow says that by a function.
+        1001 tensor_float_32_execution: bool,
     }
     /// `tensorflow.GPUOptions`.
     pub struct GpuOptions {

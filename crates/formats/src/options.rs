@@ -27,7 +27,9 @@ pub fn apply_config(config: &ConfigProto, options: &mut Options) {
         options.inter_op = config.inter_op_parallelism_threads;
     }
     options.device_count.extend(config.device_count.iter().map(|(kind, count)| (kind.clone(), *count)));
-    options.exact_convolutions |= config.experimental.as_ref().is_some_and(|experimental| experimental.exact_convolutions);
+    let experimental = config.experimental.clone().unwrap_or_default();
+    options.exact_convolutions |= experimental.exact_convolutions;
+    options.tensor_float_32 |= experimental.tensor_float_32_execution;
     if !config.device_filters.is_empty() {
         options.device_filters.clone_from(&config.device_filters);
     }
@@ -107,7 +109,9 @@ mod tests {
     }
 
     #[test]
-    fn exact_convolutions_are_an_experimental_field() {
+    fn experimental_fields_become_options() {
+        assert!(options("experimental { tensor_float_32_execution: true }").tensor_float_32);
+        assert!(!options("experimental { exact_convolutions: true }").tensor_float_32);
         assert!(options("experimental { exact_convolutions: true }").exact_convolutions);
         assert!(!options("experimental { executor_type: 'x' }").exact_convolutions);
         let binary = crate::write_config(&read_config(b"experimental { exact_convolutions: true executor_type: 'x' }").unwrap());

@@ -6,6 +6,7 @@ use std::ffi::{c_int, c_uint, c_ulonglong, c_void};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::calls::note;
+use crate::nodes::after;
 use crate::state::{BLOCK, INVALID_HANDLE, INVALID_VALUE, Opaque, SUCCESS, State as Process, Status, put, up, with};
 use crate::streams::push;
 
@@ -31,6 +32,8 @@ enum Kind {
         card: usize,
         function: Option<u64>,
         act: Act,
+        /// As how many nodes it counts: a graph in a graph counts as its own.
+        count: u64,
     },
 }
 
@@ -86,6 +89,13 @@ impl Node {
             Kind::Work { .. } => None,
         }
     }
+
+    fn count(&self) -> u64 {
+        match self.kind {
+            Kind::Work { count, .. } => count,
+            Kind::Allocation { .. } => 1,
+        }
+    }
 }
 
 impl Process {
@@ -107,8 +117,40 @@ impl Process {
         if !after.iter().enumerate().all(is_new) {
             return Err(INVALID_VALUE);
         }
-        nodes.push(Node { name, after: after.to_vec(), kind: Kind::Work { card, function, act } });
+        nodes.push(Node { name, after: after.to_vec(), kind: Kind::Work { card, function, act, count: 1 } });
         Ok(name)
+    }
+
+    /// A node that is all of another graph as it is now. That works on one card, and allocates nothing.
+    fn add_child(&mut self, graph: Opaque, after: &[u64], child: u64) -> Result<u64, Status> {
+        let nodes = self.graphs.graphs.get(&child).filter(|_| child != graph as u64).ok_or(INVALID_VALUE)?.clone();
+        let mut cards = HashSet::new();
+        let mut acts: Vec<Act> = Vec::new();
+        let mut count = 1;
+        for node in backwards(nodes) {
+            count += node.count();
+            let Kind::Work { card, function: None, act, .. } = node.kind else { return Err(INVALID_VALUE) };
+            cards.insert(card);
+            acts.push(act);
+        }
+        let card = match cards.into_iter().collect::<Vec<_>>()[..] {
+            [card] => card,
+            _ => return Err(INVALID_VALUE),
+        };
+        let all: Act = Arc::new(move || acts.iter().map(|act| act()).find(|status| *status != SUCCESS).unwrap_or(SUCCESS));
+        let name = self.add_work(graph, after, card, None, all)?;
+        let nodes = self.graphs.graphs.get_mut(&(graph as u64)).ok_or(INVALID_VALUE)?;
+        if let Some(Node { kind: Kind::Work { count: of, .. }, .. }) = nodes.last_mut() {
+            *of = count;
+        }
+        Ok(name)
+    }
+
+    /// Puts work behind all that a stream's capture has; whether the stream is captured.
+    pub fn captured(&mut self, stream: Opaque, card: usize, act: &Act) -> Result<bool, Status> {
+        let Some(graph) = self.pools.capturing.get(&(stream as u64)).copied() else { return Ok(false) };
+        let last = self.graphs.graphs.get(&graph).and_then(|nodes| nodes.last()).map(|node| node.name);
+        self.add_work(graph as Opaque, last.as_slice(), card, None, act.clone()).map(|_| true)
     }
 
     fn instantiate(&mut self, graph: u64) -> Result<u64, Status> {
@@ -117,7 +159,7 @@ impl Process {
         let mut takes = None;
         if let Some(card) = card {
             self.has_room(card)?;
-            let bytes = self.machine.graph_node(card) * nodes.len() as u64;
+            let bytes = self.machine.graph_node(card) * nodes.iter().map(Node::count).sum::<u64>();
             self.take(card, bytes)?;
             takes = Some((card, bytes));
         }
@@ -155,7 +197,7 @@ impl Process {
         let executable = self.graphs.executables.get(&executable).ok_or(INVALID_VALUE)?;
         let mut acts = Vec::new();
         for node in &executable.nodes {
-            if let Kind::Work { card, function, act } = &node.kind {
+            if let Kind::Work { card, function, act, .. } = &node.kind {
                 if *card != on {
                     return Err(INVALID_VALUE);
                 }
@@ -254,6 +296,43 @@ pub unsafe extern "C" fn cuGraphAddNode_v2(
 }
 
 #[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuGraphAddChildGraphNode(
+    place: *mut Opaque,
+    graph: Opaque,
+    nodes: *const Opaque,
+    count: usize,
+    child: Opaque,
+) -> Status {
+    note("cuGraphAddChildGraphNode");
+    with(|state| {
+        // SAFETY: the caller's promise.
+        let after = unsafe { after(nodes, count) }?;
+        let node = state.add_child(graph, after, child as u64)?;
+        // SAFETY: the caller's promise.
+        unsafe { put(place, node as Opaque) }
+    })
+}
+
+/// With null how many there are.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuGraphGetNodes(graph: Opaque, places: *mut Opaque, count: *mut usize) -> Status {
+    if count.is_null() {
+        return INVALID_VALUE;
+    }
+    with(|state| {
+        let nodes = state.graphs.graphs.get(&(graph as u64)).ok_or(INVALID_VALUE)?;
+        // SAFETY: the caller's promise: as many places as it says, or none.
+        unsafe {
+            if !places.is_null() {
+                nodes.iter().take(*count).enumerate().for_each(|(at, node)| places.add(at).write(node.name as Opaque));
+            }
+            *count = nodes.len();
+        }
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGraphInstantiateWithFlags(place: *mut Opaque, graph: Opaque, _flags: c_ulonglong) -> Status {
     note("cuGraphInstantiateWithFlags");
     with(|state| {
@@ -344,6 +423,7 @@ pub unsafe extern "C" fn cuDeviceGetGraphMemAttribute(device: c_int, attribute: 
 #[unsafe(no_mangle)]
 pub extern "C" fn cuStreamBeginCapture_v2(stream: Opaque, _mode: c_int) -> Status {
     with(|state| {
+        state.has_room_here()?;
         let graph = state.name(1);
         state.graphs.graphs.insert(graph, Vec::new());
         state.pools.capturing.insert(stream as u64, graph);

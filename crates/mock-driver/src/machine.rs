@@ -270,6 +270,30 @@ impl Machine {
         word(&self.file, CARD * (card as u64 + 1) + 120).unwrap_or(0)
     }
 
+    /// On a card cuDNN wants so many bytes of workspace more than it says where it plans.
+    ///
+    /// # Errors
+    /// The file system's error.
+    pub fn set_more_workspace(&self, card: usize, bytes: u64) -> io::Result<()> {
+        self.file.write_all_at(&bytes.to_le_bytes(), CARD * (card as u64 + 1) + 128)
+    }
+
+    pub(crate) fn more_workspace(&self, card: usize) -> u64 {
+        word(&self.file, CARD * (card as u64 + 1) + 128).unwrap_or(0)
+    }
+
+    /// A handle of cuDNN takes so many bytes of a card.
+    ///
+    /// # Errors
+    /// The file system's error.
+    pub fn set_handle(&self, card: usize, bytes: u64) -> io::Result<()> {
+        self.file.write_all_at(&bytes.to_le_bytes(), CARD * (card as u64 + 1) + 136)
+    }
+
+    pub(crate) fn handle(&self, card: usize) -> u64 {
+        word(&self.file, CARD * (card as u64 + 1) + 136).unwrap_or(0)
+    }
+
     pub(crate) fn is_alone(&self, card: usize) -> bool {
         word(&self.file, CARD * (card as u64 + 1) + 112).is_ok_and(|alone| alone != 0)
     }

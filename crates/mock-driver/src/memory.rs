@@ -97,6 +97,7 @@ pub unsafe extern "C" fn cuMemAllocHost_v2(place: *mut Opaque, _bytes: usize) ->
 pub unsafe extern "C" fn cuMemGetInfo_v2(free: *mut usize, total: *mut usize) -> Status {
     with(|state| {
         let (_, _, card) = state.current()?;
+        state.works(card)?;
         let in_all = state.machine.available(card);
         let used = state.machine.used().map_or(0, |used| used[card]);
         // SAFETY: the caller's promise.

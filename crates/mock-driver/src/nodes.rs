@@ -62,7 +62,7 @@ pub struct FillNode {
 ///
 /// # Safety
 /// The driver's: there are so many.
-unsafe fn after<'a>(nodes: *const Opaque, count: usize) -> Result<&'a [u64], Status> {
+pub unsafe fn after<'a>(nodes: *const Opaque, count: usize) -> Result<&'a [u64], Status> {
     match (nodes.is_null(), count) {
         (_, 0) => Ok(&[]),
         (true, _) => Err(INVALID_VALUE),

@@ -5,11 +5,15 @@ use std::ffi::{c_int, c_uint, c_void};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use crate::calls::note;
+use crate::graphs::Act;
 use crate::machine::Idle;
 use crate::space::host;
 use crate::state::{INVALID_CONTEXT, INVALID_HANDLE, INVALID_VALUE, NO_ADDRESS, Opaque, SUCCESS, State, Status, put, with};
 
 type Work = Box<dyn FnOnce() + Send>;
+
+/// `CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED`: of what is pushed only the work of libraries is captured here.
+const NOT_CAPTURED: Status = 900;
 
 /// A stream's work.
 #[derive(Default)]
@@ -138,11 +142,84 @@ fn on(handle: Opaque, act: impl FnOnce(&Arc<Stream>)) -> Status {
     status
 }
 
+/// Work of a library like cuDNN, and what it is made of.
+struct Foreign {
+    act: unsafe extern "C" fn(*mut c_void) -> Status,
+    end: unsafe extern "C" fn(*mut c_void),
+    with: usize,
+}
+
+impl Drop for Foreign {
+    fn drop(&mut self) {
+        // SAFETY: by the promise of who pushed it; nothing uses it any more.
+        unsafe { (self.end)(self.with as *mut c_void) };
+    }
+}
+
+/// What a test has set for libraries on the card of the thread's context, by its number: bytes of a handle, and more workspace. A library asks
+/// where it needs memory of some kind.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn plimsoll_mock_setting(which: c_int, place: *mut u64) -> Status {
+    with(|state| {
+        let (_, _, card) = state.current()?;
+        state.has_room(card)?;
+        let value = if which == 0 { state.machine.handle(card) } else { state.machine.more_workspace(card) };
+        // SAFETY: the caller's promise.
+        unsafe { put(place, value) }
+    })
+}
+
+/// Pushes kernels of another library, `act`, on a stream, or into the graph that it is captured into. They are left out where kernels
+/// are. `end` is called when they are never run again, whatever this returns.
+///
+/// # Safety
+/// Both may be called with `with`, from any thread; `act` uses memory of the stream's card alone.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn plimsoll_mock_push(
+    stream: Opaque,
+    act: Option<unsafe extern "C" fn(*mut c_void) -> Status>,
+    end: Option<unsafe extern "C" fn(*mut c_void)>,
+    with: *mut c_void,
+) -> Status {
+    note("kernels of a library");
+    let (Some(act), Some(end)) = (act, end) else { return INVALID_VALUE };
+    let of = Foreign { act, end, with: with as usize };
+    let mut card = 0;
+    let found = self::with(|state| {
+        card = state.stream(stream)?.card;
+        Ok(())
+    });
+    if found != SUCCESS {
+        return found;
+    }
+    let act: Act = Arc::new(move || {
+        let of = &of;
+        let idles = self::with(|state| if state.machine.idles(card, Idle::Kernels) { Err(INVALID_VALUE) } else { Ok(()) });
+        // SAFETY: the caller's promise.
+        if idles == SUCCESS { unsafe { (of.act)(of.with as *mut c_void) } } else { SUCCESS }
+    });
+    let mut is_captured = false;
+    let status = self::with(|state| {
+        is_captured = state.captured(stream, card, &act)?;
+        Ok(())
+    });
+    if status != SUCCESS || is_captured { status } else { push(stream, move || act()) }
+}
+
+/// Where a range of a card's memory is for its kernels; null where it cannot be used.
+#[unsafe(no_mangle)]
+pub extern "C" fn plimsoll_mock_host(address: u64, bytes: u64) -> *mut u8 {
+    if usable(address, bytes) == SUCCESS { host(address) } else { std::ptr::null_mut() }
+}
+
 /// Work of a stream that the caller's call may find no memory for: it breaks the card's context where it says so.
 pub fn push(handle: Opaque, work: impl FnOnce() -> Status + Send + 'static) -> Status {
     let mut is_idle = false;
     let room = with(|state| {
         let card = state.stream(handle)?.card;
+        if state.pools.capturing.contains_key(&(handle as u64)) {
+            return Err(NOT_CAPTURED);
+        }
         is_idle = state.machine.idles(card, Idle::All);
         state.has_room(card)
     });

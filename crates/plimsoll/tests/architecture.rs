@@ -17,6 +17,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("machine", &["base", "memory"]),
     ("ptx", &[]),
     ("mock-driver", &["ptx"]),
+    ("mock-cudnn", &["base"]),
     ("shim", &["base", "machine"]),
     ("graph", &["base"]),
     ("request", &["base"]),
@@ -59,13 +60,13 @@ const FOREIGN: &[(&str, &[&str])] = &[
     ("bytemuck", &["base", "graph", "share"]),
     ("clap", &["cli"]),
     ("crc32c", &["formats"]),
-    ("libc", &["memory", "machine", "device-cuda", "shim", "mock-driver", "ptx"]),
+    ("libc", &["memory", "machine", "device-cuda", "shim", "mock-cudnn", "mock-driver", "ptx"]),
     ("libm", &["kernels", "request"]),
     ("realfft", &["kernels"]),
     ("rustfft", &["kernels"]),
     ("rustix", &["base", "device-spill", "share"]),
     ("serde", &["base", "request", "device", "cards", "graph", "plan", "share", "plimsoll", "cli"]),
-    ("serde_json", &["device", "cards", "page", "plan", "share", "plimsoll", "cli"]),
+    ("serde_json", &["device", "cards", "page", "plan", "share", "plimsoll", "cli", "mock-cudnn"]),
     ("sha2", &["device", "graph", "page"]),
     ("signal-hook", &["share", "cli"]),
     ("snap", &["formats"]),
@@ -78,7 +79,7 @@ const SAFE: &[&str] = &[
 ];
 
 /// Libraries that are loaded into programs which know nothing of them: statics are the only place for the state of their functions.
-const LOADED: &[&str] = &["shim", "mock-driver"];
+const LOADED: &[&str] = &["shim", "mock-cudnn", "mock-driver"];
 
 /// Every crate of the workspace with its dependencies (not for tests, not for builds).
 fn dependencies() -> BTreeMap<String, BTreeSet<String>> {

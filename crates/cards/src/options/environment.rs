@@ -9,7 +9,7 @@ pub struct Environment(BTreeMap<String, String>);
 
 impl Environment {
     /// The variables that are looked at.
-    pub const NAMES: [&str; 16] = [
+    pub const NAMES: [&str; 17] = [
         "CUDA_VISIBLE_DEVICES",
         "CUDA_DEVICE_ORDER",
         "SLURM_STEP_GPUS",
@@ -24,6 +24,7 @@ impl Environment {
         "TF_GPU_ALLOCATOR",
         "TF_GPU_HOST_MEM_LIMIT_IN_MB",
         "TF_ENABLE_GPU_GARBAGE_COLLECTION",
+        "TF_CUDNN_WORKSPACE_LIMIT_IN_MB",
         "TF_NUM_INTRAOP_THREADS",
         "TF_NUM_INTEROP_THREADS",
     ];

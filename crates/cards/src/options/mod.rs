@@ -45,6 +45,18 @@ impl PlacementMode {
     }
 }
 
+/// Whether cuDNN computes convolutions on NVIDIA cards.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CudnnMode {
+    /// Where it is found, and predicted to be faster than the project's own kernels.
+    #[default]
+    Auto,
+    /// Wherever it has an engine within the limits. Cards are not used where it is not found.
+    Always,
+    /// Nowhere; it is not loaded.
+    Never,
+}
+
 /// A memory limit as it was given. Prints as it is written: `GPU:0=1GiB+1GiB`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemoryLimit {
@@ -92,6 +104,15 @@ pub struct Options {
     /// Whether convolutions do all multiplications, also where Winograd's form is faster. That has errors of up to 1e-5 of the largest
     /// result, beside about 1e-6.
     pub exact_convolutions: bool,
+    /// Whether cuDNN computes convolutions on NVIDIA cards.
+    pub cudnn: CudnnMode,
+    /// Whether cuDNN may round floats to TF32 (10 bits behind the first), as TensorFlow does unless
+    /// `tf.config.experimental.enable_tensor_float_32_execution(False)`. Here they stay whole where nothing is said.
+    pub tensor_float_32: bool,
+    /// The most bytes of workspace for an engine of cuDNN; TF_CUDNN_WORKSPACE_LIMIT_IN_MB or 32 MiB, if it is not set.
+    pub cudnn_workspace: Option<Bytes>,
+    /// Folders of NVIDIA's libraries, as a path variable lists them: they count before PLIMSOLL_CUDA_LIBS.
+    pub cuda_libraries: Option<String>,
     /// Threads that compute at the same time; 0 is one for every core this process may use.
     pub intra_op: i32,
     /// Queues of one run that advance at the same time; 0 is as many as there are threads, and less than 0 is 1, as
@@ -140,6 +161,10 @@ impl Default for Options {
             fit: true,
             spill: None,
             exact_convolutions: false,
+            cudnn: CudnnMode::Auto,
+            tensor_float_32: false,
+            cudnn_workspace: None,
+            cuda_libraries: None,
             intra_op: 0,
             inter_op: 0,
             device_count: BTreeMap::new(),
@@ -217,6 +242,27 @@ impl Options {
         self
     }
 
+    /// Folders of NVIDIA's libraries: `/opt/cuda/lib:/opt/cudnn/lib`.
+    pub fn cuda_libraries(mut self, folders: impl Into<String>) -> Options {
+        self.cuda_libraries = Some(folders.into());
+        self
+    }
+
+    /// The environment with these options' folders of NVIDIA's libraries.
+    #[must_use]
+    pub fn with_libraries(&self, environment: &Environment) -> Environment {
+        match &self.cuda_libraries {
+            Some(folders) => environment.clone().with("PLIMSOLL_CUDA_LIBS", folders),
+            None => environment.clone(),
+        }
+    }
+
+    /// The most bytes of workspace for an engine of cuDNN, by these options or TensorFlow's variable; none where neither says.
+    pub fn cudnn_workspace_in(&self, environment: &Environment) -> Option<Bytes> {
+        let named = || environment.number("TF_CUDNN_WORKSPACE_LIMIT_IN_MB").and_then(|mebibytes| u64::try_from(mebibytes).ok());
+        self.cudnn_workspace.or_else(|| named().map(|mebibytes| Bytes(mebibytes.saturating_mul(1 << 20))))
+    }
+
     /// Sizes that share memory: `[1, 8, 64]`.
     pub fn buckets(mut self, sizes: impl Into<Vec<u64>>) -> Options {
         self.buckets = sizes.into();
@@ -264,6 +310,12 @@ setters! {
     fit: bool;
     /// Whether convolutions do all multiplications.
     exact_convolutions: bool;
+    /// Whether cuDNN computes convolutions on NVIDIA cards.
+    cudnn: CudnnMode;
+    /// Whether cuDNN may round floats to TF32.
+    tensor_float_32: bool;
+    /// The most bytes of workspace for an engine of cuDNN.
+    cudnn_workspace: Bytes;
     /// Threads that compute at the same time; 0 is one for every core.
     intra_op: i32;
     /// Queues of one run that advance at the same time; 0 is as many as there are threads.

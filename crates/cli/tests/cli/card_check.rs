@@ -27,6 +27,7 @@ fn a_check_of_a_card_runs_on_a_mock_and_becomes_data() {
         eprintln!("skipped: the tests of the crate device-cuda were not built");
         return;
     };
+    machine.add_cudnn();
     machine.gpus.set_graph_node(0, 4096).unwrap();
     let (pack, out) = (machine.folder().join("pack"), machine.folder().join("out"));
     std::fs::create_dir(&pack).unwrap();
@@ -61,6 +62,7 @@ fn a_check_of_a_card_runs_on_a_mock_and_becomes_data() {
         ("commits", passed),
         ("killed", passed),
         ("kernels", passed),
+        ("cudnn", passed),
         ("bits", passed),
         ("line", passed),
         ("memory", passed),

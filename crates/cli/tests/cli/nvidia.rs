@@ -258,6 +258,53 @@ fn without_the_compiler_a_sentence_says_so_and_the_processor_computes() {
 }
 
 #[test]
+fn convolutions_are_cudnns_where_it_is_found_and_wanted() {
+    let Some(machine) = Machine::new("cli-cudnn", &[4096]) else { return };
+    const CASE: &str = "separable_momentum_ref";
+    let without = verified(&machine, CASE, "");
+    // Nothing but its own folder is looked at.
+    let run = |args: &str| {
+        let mut command = command(&machine, args);
+        outcome(command.env_remove("VIRTUAL_ENV").env_remove("CONDA_PREFIX").env("PATH", ""))
+    };
+    let seen = run("devices -v");
+    if seen.out.contains("cuDNN was not found") {
+        assert!(seen.out.contains("; pip install nvidia-cudnn-cu13\n"), "{}", seen.out);
+        let said = run(&format!("verify {CASE}"));
+        assert_eq!(said.code, 0, "{}", said.err);
+        assert!(said.err.contains("note: convolutions are computed without cuDNN: cuDNN was not found: "), "{}", said.err);
+        // Where it has to compute, the card is left out with the reason.
+        let said = run(&format!("verify {CASE} --cudnn always"));
+        assert!(said.err.contains("note: NVIDIA cards are not used: cuDNN was not found: "), "{}", said.err);
+    } else {
+        eprintln!("skipped: this machine has cuDNN where all programs find it");
+    }
+    machine.add_cudnn();
+    let seen = plimsoll(&machine, "devices -v --tensor-float-32 --cudnn-workspace 1MiB");
+    for words in ["note: cuDNN 9.26.99: ", "with floats rounded to TF32 and at most 1 MiB of workspace"] {
+        assert!(seen.out.contains(words), "{words}: {}", seen.out);
+    }
+    let planned = |devices: &Value| devices[1]["planned_peak_bytes"].as_u64().unwrap();
+    for (handle, options) in [(0, "--cudnn always"), (10 * MIB, "--cudnn always"), (10 * MIB, "--cudnn never")] {
+        machine.gpus.set_handle(0, handle).unwrap();
+        machine.gpus.reset_peak(0).unwrap();
+        let devices = verified(&machine, CASE, options);
+        // What the handle takes is a part of the promise, to the byte, and so are workspaces.
+        assert_eq!(planned(&devices), machine.gpus.peak(0).unwrap() + GRAPHS, "{options}: {devices}");
+        assert_eq!((machine.used(0), &devices[1]["measured_peak_bytes"]), (0, &devices[1]["planned_peak_bytes"]));
+        if options.contains("never") {
+            assert_eq!(planned(&devices), planned(&without));
+        } else {
+            assert!(planned(&devices) >= planned(&without) + handle, "{devices} {without}");
+        }
+    }
+    // The plan names the engines.
+    let of = "plan towers2_adam_ref/graph.pb --target train --feed-shape x=64x8x8x3 --feed-shape y=64 --after select";
+    let [always, never] = ["always", "never"].map(|mode| plimsoll(&machine, &format!("{of} --cudnn {mode}")).out);
+    assert!(always.contains("cudnn-9.26.99/70/2=12,18=0/") && !never.contains("cudnn-"), "{always}\n{never}");
+}
+
+#[test]
 fn a_card_that_cannot_compute_leaves_the_others() {
     let Some(machine) = Machine::new("cli-bad", &[1024; 4]) else { return };
     machine.gpus.set_mig(0, true).unwrap();
@@ -444,7 +491,7 @@ fn plans_are_made_for_a_card_that_a_file_describes() {
         assert_eq!((said.code, machine.used(0)), (0, 0), "{}", said.err);
     };
     let plan = |options: &str| {
-        let model = "plan mlp_sgd_ref/graph.pb --fetch loss:0 --target train --feed-shape x=12x6 --feed-shape y=12 --json";
+        let model = "plan mlp_sgd_ref/graph.pb --fetch loss:0 --target train --feed-shape x=12x6 --feed-shape y=12 --cudnn never --json";
         plimsoll(&machine, &format!("{model} {options}"))
     };
     describe();

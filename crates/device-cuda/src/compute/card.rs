@@ -3,11 +3,15 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use plimsoll_base::Result;
+use plimsoll_base::{Error, Result};
+use plimsoll_cards::CudnnMode;
 
 use crate::compile::Compiler;
+use crate::convolve::CudnnLibrary;
+use crate::cudnn::{Cudnn, EngineLimits, Planner, ReadyConvolution};
 use crate::driver::{Context, CudaDriver, DriverCard, Function, Module};
 use crate::emit;
+use crate::source::{CudaLibrary, CudaSource};
 
 /// A card with the kernels that were loaded there. Its logical devices share it; kernels stay as long as it does.
 #[derive(Debug)]
@@ -16,6 +20,10 @@ pub struct CudaCard {
     context: Arc<Context>,
     compiler: Arc<Compiler>,
     kernels: Mutex<Kernels>,
+    /// Convolutions that were made ready; they end before cuDNN's handle.
+    convolutions: Mutex<Vec<(emit::Convolution, Arc<ReadyConvolution>)>>,
+    /// None where cuDNN is not used.
+    cudnn: Option<Arc<Cudnn>>,
 }
 
 #[derive(Debug, Default)]
@@ -25,13 +33,29 @@ struct Kernels {
 }
 
 impl CudaCard {
-    /// Opens a card.
+    /// Opens a card, whose convolutions cuDNN can compute where it is given. What that takes of the card's memory it takes now, but for the code of
+    /// its kernels.
     ///
     /// # Errors
-    /// FAILED_PRECONDITION for a card that is too old; the driver's error.
-    pub fn open(driver: &Arc<CudaDriver>, card: &DriverCard, compiler: &Arc<Compiler>) -> Result<Arc<CudaCard>> {
+    /// FAILED_PRECONDITION for a card that is too old; the driver's error; cuDNN's reason.
+    pub fn open(
+        driver: &Arc<CudaDriver>,
+        card: &DriverCard,
+        compiler: &Arc<Compiler>,
+        planner: Option<&Arc<Planner>>,
+    ) -> Result<Arc<CudaCard>> {
         let context = Context::new(driver, card)?;
-        Ok(Arc::new(CudaCard { name: card.name.clone(), context, compiler: compiler.clone(), kernels: Mutex::default() }))
+        let cudnn = planner.map(|planner| Cudnn::open(planner, &context)).transpose()?;
+        let (name, compiler) = (card.name.clone(), compiler.clone());
+        Ok(Arc::new(CudaCard { name, context, compiler, kernels: Mutex::default(), convolutions: Mutex::default(), cudnn }))
+    }
+
+    /// The kernels of its logical devices. Those of cuDNN are among them where it was opened with it, as far as the limits allow them.
+    pub fn library(&self, limits: EngineLimits, mode: CudnnMode) -> Arc<dyn CudaSource> {
+        match &self.cudnn {
+            Some(cudnn) if mode != CudnnMode::Never => Arc::new(CudnnLibrary::on(cudnn, &self.name, limits, mode)),
+            _ => Arc::new(CudaLibrary),
+        }
     }
 
     pub(super) fn context(&self) -> &Arc<Context> {
@@ -85,6 +109,22 @@ impl CudaCard {
         loaded.by_name.extend(functions);
         loaded.modules.push(module);
         Ok(())
+    }
+
+    /// A convolution by cuDNN, ready to be pushed.
+    ///
+    /// # Errors
+    /// As [`Cudnn::ready`]; UNIMPLEMENTED where the card was opened without cuDNN.
+    pub(super) fn convolution(&self, asked: &emit::Convolution) -> Result<Arc<ReadyConvolution>> {
+        let Some(cudnn) = &self.cudnn else { return Err(Error::unimplemented(format!("{} on a card without cuDNN", asked.engine))) };
+        let mut ready = self.convolutions.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_it = |other: &emit::Convolution| (other.plan, &other.engine, other.limits) == (asked.plan, &asked.engine, asked.limits);
+        if let Some((_, found)) = ready.iter().find(|(other, _)| is_it(other)) {
+            return Ok(found.clone());
+        }
+        let made = Arc::new(cudnn.ready(&asked.plan, &asked.engine, asked.limits)?);
+        ready.push((asked.clone(), made.clone()));
+        Ok(made)
     }
 
     /// A kernel that was loaded.

@@ -6,6 +6,7 @@ use plimsoll_base::{Error, Result};
 use plimsoll_device::{Awaited, Bindings, BufferRef, Command, DeviceSpec, Place, Program, Round, Rounds, Run, Work};
 
 use super::card::CudaCard;
+use crate::cudnn::ReadyConvolution;
 use crate::driver::Function;
 use crate::emit::{self, Emitted, FaultText, KernelArg};
 use crate::source::{CudaSource, offsets};
@@ -47,7 +48,7 @@ pub(super) struct Step {
 
 #[derive(Debug)]
 pub(super) enum Action {
-    /// Kernels, one behind the other, and what their faults mean.
+    /// Kernels and cuDNN's work, one behind the other, and what faults mean.
     Launch(Vec<Launch>, Vec<FaultText>),
     /// The first argument to the second.
     Copy,
@@ -57,9 +58,24 @@ pub(super) enum Action {
 
 #[derive(Debug)]
 pub(super) struct Launch {
-    pub function: Function,
-    pub blocks: u32,
+    pub code: LaunchCode,
     pub args: Vec<LaunchArg>,
+}
+
+#[derive(Debug)]
+pub(super) enum LaunchCode {
+    /// A kernel, and how many blocks.
+    Kernel(Function, u32),
+    /// Its arguments are input, filter, result and workspace.
+    Convolution(Arc<ReadyConvolution>),
+}
+
+impl Step {
+    /// Whether cuDNN computes a part of it.
+    pub fn convolves(&self) -> bool {
+        let Action::Launch(launches, _) = &self.action else { return false };
+        launches.iter().any(|launch| matches!(launch.code, LaunchCode::Convolution(_)))
+    }
 }
 
 /// An argument of a launch.
@@ -168,11 +184,10 @@ impl Loaded {
 fn emitted(command: &Command, spec: &DeviceSpec, library: &dyn CudaSource) -> Result<Option<Emitted>> {
     let Work::Kernel(call) = &command.work else { return Ok(None) };
     let named = |error: Error| error.at_node(&*command.label);
-    let variants = library.variants(spec, &call.request).map_err(named)?;
-    if call.step != 0 || !variants.contains(&*call.variant) {
+    if call.step != 0 || !library.has(spec, &call.request, &call.variant).map_err(named)? {
         return Err(named(Error::internal(format!("{} is another kernel here", call.variant.name))));
     }
-    library.emitted(&call.request).map(Some).map_err(named)
+    library.code(call).map(Some).map_err(named)
 }
 
 fn launches(card: &CudaCard, emitted: &Emitted, args: u32) -> Result<Vec<Launch>> {
@@ -191,9 +206,13 @@ fn launches(card: &CudaCard, emitted: &Emitted, args: u32) -> Result<Vec<Launch>
             KernelArg::FaultBase => LaunchArg::FaultBase,
         })
     };
-    let launch = |kernel: &emit::Kernel| {
+    let convolution = emitted.convolution.as_ref().map(|convolution| {
+        let args = convolution.tensors.iter().chain([&convolution.workspace]).map(arg).collect::<Result<_>>()?;
+        Ok(Launch { code: LaunchCode::Convolution(card.convolution(convolution)?), args })
+    });
+    let kernels = emitted.kernels.iter().map(|kernel| {
         let function = card.function(&kernel.entry).ok_or_else(|| Error::internal(format!("{} was not loaded", kernel.entry)))?;
-        Ok(Launch { function, blocks: kernel.blocks, args: kernel.args.iter().map(arg).collect::<Result<_>>()? })
-    };
-    emitted.kernels.iter().map(launch).collect()
+        Ok(Launch { code: LaunchCode::Kernel(function, kernel.blocks), args: kernel.args.iter().map(arg).collect::<Result<_>>()? })
+    });
+    convolution.into_iter().chain(kernels).collect()
 }

@@ -7,7 +7,7 @@ use plimsoll_device::{Awaited, Bindings, Failure, Fault, Place, Round, Run};
 
 use super::executable::State;
 use super::graph_room::GraphRoom;
-use super::loaded::{Action, Launch, LaunchArg, Loaded, NONE, Step};
+use super::loaded::{Action, Launch, LaunchArg, LaunchCode, Loaded, NONE, Step};
 use super::marks::Marks;
 use super::memory::LOST;
 use super::stretch::Graphs;
@@ -162,6 +162,9 @@ pub(super) fn fault_of(context: &Context, trouble: Trouble) -> Fault {
         Trouble::Missing(_) => {
             Fault { code: Code::FailedPrecondition, message: "the driver lacks a function that runs need", numbers: [0, 0] }
         }
+        Trouble::Cudnn(status) => {
+            Fault { code: Code::Internal, message: "cuDNN refuses a convolution: status {0}", numbers: [i64::from(status), 0] }
+        }
         Trouble::Code(code) => {
             Fault { code: Code::Internal, message: "the driver refuses a command: CUDA error {0}", numbers: [i64::from(code), 0] }
         }
@@ -271,9 +274,13 @@ impl<'a> Queue<'a> {
                     if !(step.args.0..step.args.0 + step.args.1).chain(reached).all(|index| self.is_reached(index)) {
                         return Err(self.failed(BEYOND_REACH));
                     }
-                    self.may_have_failed |= !faults.is_empty();
-                    self.word_is_coming = false;
-                    launches.iter().try_for_each(|launch| self.launch(step, launch))?;
+                    if self.comes_to(step)? {
+                        self.may_have_failed |= !faults.is_empty();
+                        self.word_is_coming = false;
+                        launches.iter().try_for_each(|launch| self.launch(step, launch))?;
+                    } else {
+                        start = None;
+                    }
                 }
                 Action::Copy => {
                     if !self.copy(step)? {
@@ -507,6 +514,17 @@ impl<'a> Queue<'a> {
         if index == NONE { 0 } else { self.kept.bound[index as usize].0 }
     }
 
+    /// Whether a step is pushed. cuDNN's work reads neither guard nor fault word: the host does, and nothing of it comes behind a fault.
+    fn comes_to(&mut self, step: &Step) -> Result<bool, Ended> {
+        if !step.convolves() {
+            return Ok(true);
+        }
+        if self.may_have_failed {
+            self.sync()?;
+        }
+        self.is_wanted(step)
+    }
+
     fn launch(&mut self, step: &Step, launch: &Launch) -> Result<(), Ended> {
         let mut arguments = std::mem::take(&mut self.kept.arguments);
         arguments.clear();
@@ -520,7 +538,14 @@ impl<'a> Queue<'a> {
             LaunchArg::Fault => self.kept.word.address(),
             LaunchArg::FaultBase => emit::fault_base(self.number),
         }));
-        let pushed = self.push(launch.function, launch.blocks, &mut arguments);
+        let pushed = match &launch.code {
+            LaunchCode::Kernel(function, blocks) => self.push(*function, *blocks, &mut arguments),
+            LaunchCode::Convolution(convolution) => {
+                self.is_pending = true;
+                let pushed = convolution.push(&self.shared.stream, &arguments);
+                self.check(pushed)
+            }
+        };
         self.kept.arguments = arguments;
         pushed
     }

@@ -1,18 +1,21 @@
 //! The stretches of a queue that the card runs without the host, each made into a graph.
 //!
-//! A stretch ends before a command that waits for another queue, before one that a loop goes to, and at what only the host can do:
-//! a loop's decision, a copy from or to another card, a guarded copy to the host. Copies between card and host go by pinned memory of
+//! A stretch ends before a command that waits for another queue, before one that a loop goes to, before work of cuDNN that must not come
+//! behind a fault, and at what only the host can do: a loop's decision, a copy from or to another card, a guarded copy to the host, guarded
+//! work of cuDNN. What cuDNN pushes is captured, and becomes a graph in the graph. Copies between card and host go by pinned memory of
 //! the executable, so that no graph knows an address of the caller. What the card reads of the host's memory is there when the
 //! stretch begins, since all its waits are before; what it writes there is handed on when the stretch is over.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use plimsoll_device::{BufferRef, Place};
 
 use super::graph_room::GraphShare;
-use super::loaded::{Action, Launch, LaunchArg, Loaded, NONE, Step};
+use super::loaded::{Action, Launch, LaunchArg, LaunchCode, Loaded, NONE, Step};
 use super::queue::{Kept, Shared, Side};
-use crate::driver::{Function, Graph, GraphExec, LONGEST_COPY, Pinned, Spot, Trouble};
+use crate::cudnn::ReadyConvolution;
+use crate::driver::{Captured, Function, Graph, GraphExec, LONGEST_COPY, Pinned, Spot, Trouble};
 use crate::emit;
 
 /// The most bytes of pinned memory that the stretches of a queue have. A copy that finds none goes in pieces instead.
@@ -62,25 +65,14 @@ enum After {
 }
 
 /// A node of a graph.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 enum Node {
-    Kernel { entry: Entry, blocks: u32, arguments: Vec<Value> },
+    Kernel { entry: Function, blocks: u32, arguments: Vec<Value> },
+    Convolution { of: Arc<ReadyConvolution>, addresses: Vec<u64> },
     Copy { to: Spot, from: Spot, bytes: u64 },
     In { to: u64, staged: u64, bytes: u64 },
     Out { staged: u64, from: u64, bytes: u64 },
 }
-
-/// A kernel; equal where the handle is.
-#[derive(Clone, Copy, Debug)]
-struct Entry(Function);
-
-impl PartialEq for Entry {
-    fn eq(&self, other: &Entry) -> bool {
-        self.0.0 == other.0.0
-    }
-}
-
-impl Eq for Entry {}
 
 /// An argument of a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,10 +113,12 @@ impl Graphs {
             let mut begins = vec![NONE; loaded.steps.len()];
             let mut stretches = Vec::with_capacity(done.len());
             for draft in done {
-                // Two more nodes: the fault word is set before, and read behind.
-                let Some(share) = shared.graphs.take(draft.nodes.len() + 2) else { continue };
+                let graph = draft.graph(shared, loaded, kept, &mut staging)?;
+                let Some(share) = shared.graphs.take(graph.nodes()) else { continue };
                 begins[draft.commands.start as usize] = stretches.len() as u32;
-                stretches.push(draft.stretch(shared, loaded, kept, &mut staging, share)?);
+                let Draft { commands: Range { end, .. }, before, after, can_fail, .. } = draft;
+                let graph = graph.instantiate(&shared.stream)?;
+                stretches.push(Stretch { graph, end, can_fail, before, after, _share: share });
             }
             Ok::<_, Trouble>(Graphs { stretches, begins, staging })
         };
@@ -191,7 +185,9 @@ impl Drafts<'_> {
         targets.sort_unstable();
         let (mut draft, mut staged_before) = (Draft::default(), 0);
         for (number, step) in (0..).zip(steps) {
-            if !step.waits.is_empty() || targets.binary_search(&number).is_ok() || self.reads_what_is_written(step, &draft) {
+            let must_not_fail = draft.can_fail && step.convolves();
+            if !step.waits.is_empty() || targets.binary_search(&number).is_ok() || must_not_fail || self.reads_what_is_written(step, &draft)
+            {
                 self.close(&mut draft, staged_before, number);
                 staged_before = self.staged;
             }
@@ -253,7 +249,8 @@ impl Drafts<'_> {
         match &step.action {
             Action::Launch(launches, faults) => {
                 let args = step.args.0..step.args.0 + step.args.1;
-                if !args.chain([step.scratch, step.guard]).all(|buffer| self.is_reached(buffer)) {
+                let is_reached = args.chain([step.scratch, step.guard]).all(|buffer| self.is_reached(buffer));
+                if !is_reached || step.guard != NONE && step.convolves() {
                     return None;
                 }
                 draft.can_fail |= !faults.is_empty();
@@ -277,8 +274,13 @@ impl Drafts<'_> {
             LaunchArg::Stop | LaunchArg::Fault => word,
             LaunchArg::FaultBase => emit::fault_base(number),
         };
-        let arguments = launch.args.iter().map(|arg| Value::Number(value(arg))).collect();
-        Node::Kernel { entry: Entry(launch.function), blocks: launch.blocks, arguments }
+        match &launch.code {
+            LaunchCode::Kernel(entry, blocks) => {
+                let arguments = launch.args.iter().map(|arg| Value::Number(value(arg))).collect();
+                Node::Kernel { entry: *entry, blocks: *blocks, arguments }
+            }
+            LaunchCode::Convolution(of) => Node::Convolution { of: of.clone(), addresses: launch.args.iter().map(value).collect() },
+        }
     }
 
     fn copy(&mut self, number: u32, step: &Step, draft: &mut Draft) -> Option<()> {
@@ -331,19 +333,13 @@ impl Drafts<'_> {
         let [guard, stop, base, to, bytes_] =
             [self.address(step.guard), stop, emit::fault_base(number), self.address(step.args.0 + 1), bytes].map(Value::Number);
         let arguments = vec![guard, stop, base, from, to, bytes_];
-        Some(Node::Kernel { entry: Entry(function), blocks: emit::copy_blocks(bytes), arguments })
+        Some(Node::Kernel { entry: function, blocks: emit::copy_blocks(bytes), arguments })
     }
 }
 
 impl Draft {
-    fn stretch(
-        self,
-        shared: &Shared,
-        loaded: &Loaded,
-        kept: &Kept,
-        staging: &mut Option<Pinned>,
-        share: GraphShare,
-    ) -> Result<Stretch, Trouble> {
+    /// The graph; the fault word is set before, and read behind.
+    fn graph(&self, shared: &Shared, loaded: &Loaded, kept: &Kept, staging: &mut Option<Pinned>) -> Result<Graph, Trouble> {
         let mut graph = Graph::new(&shared.context)?;
         let staged =
             |offset: u64, bytes: u64| staging.as_ref().map_or(std::ptr::null_mut(), |pinned| pinned.at(offset as usize, bytes as usize));
@@ -358,7 +354,10 @@ impl Draft {
                         Value::Staged(offset) => staged(offset, 0) as u64,
                     };
                     let mut arguments: Vec<u64> = arguments.iter().map(value).collect();
-                    graph.kernel(entry.0, *blocks, emit::THREADS, &mut arguments)?;
+                    graph.kernel(*entry, *blocks, emit::THREADS, &mut arguments)?;
+                }
+                Node::Convolution { of, addresses } => {
+                    graph.child(&Captured::of(&shared.context, |stream| of.push(stream, addresses))?)?;
                 }
                 Node::Copy { to, from, bytes } => graph.copy(*to, *from, *bytes)?,
                 Node::In { to, staged: at, bytes } => graph.copy(Spot::Card(*to), Spot::Pinned(staged(*at, *bytes)), *bytes)?,
@@ -368,7 +367,6 @@ impl Draft {
         if self.can_fail {
             graph.copy(Spot::Pinned(kept.fault_place()), Spot::Card(kept.word.address()), 8)?;
         }
-        let graph = graph.instantiate(&shared.stream)?;
-        Ok(Stretch { graph, end: self.commands.end, can_fail: self.can_fail, before: self.before, after: self.after, _share: share })
+        Ok(graph)
     }
 }

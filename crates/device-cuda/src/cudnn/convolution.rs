@@ -34,6 +34,11 @@ pub struct ConvolutionPlan {
     pub spec: ConvSpec,
 }
 
+/// What the addresses of tensors are multiples of: enough for the widest loads, and less than what buffers of a card have.
+pub(super) const ALIGNMENT: i64 = 16;
+/// The numbers of the tensors of a graph: input, filter, result.
+pub(super) const NAMES: [i64; 3] = [1, 2, 3];
+
 /// `cudnnDataType_t` of elements; sums are floats.
 fn data_type(data_type: DataType) -> Result<i32> {
     match data_type {
@@ -63,18 +68,17 @@ fn tensor(cudnn: &Arc<Functions>, name: i64, sizes: &[i64], outermost: &[usize],
     tensor.integers(attribute::TENSOR_SIZES, sizes)?;
     tensor.integers(attribute::TENSOR_STRIDES, &strides)?;
     tensor.integers(attribute::TENSOR_NAME, &[name])?;
-    // Less than what buffers have: the first bytes of a view lie anywhere.
-    tensor.integers(attribute::TENSOR_ALIGNMENT, &[16])?;
+    tensor.integers(attribute::TENSOR_ALIGNMENT, &[ALIGNMENT])?;
     tensor.bool(attribute::TENSOR_IS_VIRTUAL, false)?;
     tensor.finish("a tensor")
 }
 
 impl ConvolutionPlan {
-    /// The graph.
+    /// The graph; for the card of a handle, if one is given.
     ///
     /// # Errors
     /// UNIMPLEMENTED for what cuDNN has no words for; cuDNN's refusal.
-    pub(super) fn graph(&self, cudnn: &Arc<Functions>) -> Result<Descriptor> {
+    pub(super) fn graph(&self, cudnn: &Arc<Functions>, handle: Option<u64>) -> Result<Descriptor> {
         let ConvSpec { batch, in_c, out_c, axes, layout, groups, .. } = self.spec;
         let of = data_type(self.spec.data_type)?;
         let count = axes.len();
@@ -92,7 +96,7 @@ impl ConvolutionPlan {
         };
         // Taps, channels of the input, channels of the result.
         let filter_order: Vec<usize> = (2..last).chain([1, 0]).collect();
-        let [x, w, y] = [(1, &input, &order), (2, &filter, &filter_order), (3, &result, &order)]
+        let [x, w, y] = [(NAMES[0], &input, &order), (NAMES[1], &filter, &filter_order), (NAMES[2], &result, &order)]
             .map(|(name, sizes, order)| tensor(cudnn, name, sizes, order, of));
         let convolution = self.convolution(cudnn, spare)?;
         let (what, first) = match self.kind {
@@ -110,6 +114,9 @@ impl ConvolutionPlan {
         let operation = operation.finish("a convolution")?;
         let graph = Descriptor::new(cudnn, kind::GRAPH, "a graph")?;
         graph.descriptors(attribute::GRAPH_OPERATIONS, &[&operation])?;
+        if let Some(handle) = handle {
+            graph.addresses(attribute::GRAPH_HANDLE, element::HANDLE, &[handle])?;
+        }
         graph.finish("a graph of a convolution")
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use plimsoll_base::{Error, Result};
 
-use super::raw::{Functions, Handle, element};
+use super::raw::{Functions, Handle, NO_MEMORY, element};
 
 /// The most elements of an attribute that is read here.
 const MOST: usize = 64;
@@ -35,8 +35,17 @@ pub(super) fn error(cudnn: &Functions, what: &str, status: i32) -> Error {
     });
     let message = format!("cuDNN: {what}: {name} ({status}){}{last}", if last.is_empty() { "" } else { ": " });
     // Statuses from 3000 on say that it has no such thing; others that it was used wrongly, or cannot be used.
-    if (3000..4000).contains(&status) { Error::unimplemented(message) } else { Error::failed_precondition(message) }
+    match status {
+        3000..4000 => Error::unimplemented(message),
+        status if NO_MEMORY.contains(&status) => Error::resource_exhausted(message),
+        _ => Error::failed_precondition(message),
+    }
 }
+
+// SAFETY: a finished descriptor does not change, and may be read and given back from any thread.
+unsafe impl Send for Descriptor {}
+// SAFETY: as above.
+unsafe impl Sync for Descriptor {}
 
 impl Descriptor {
     pub fn new(cudnn: &Arc<Functions>, kind: i32, what: &str) -> Result<Descriptor> {
@@ -85,6 +94,16 @@ impl Descriptor {
         self.set(attribute, element::DESCRIPTOR, handles.len(), handles.as_ptr().cast())
     }
 
+    /// cuDNN's own handle, or addresses of a card.
+    pub fn addresses(&self, attribute: i32, element: i32, values: &[u64]) -> Result<()> {
+        self.set(attribute, element, values.len(), values.as_ptr().cast())
+    }
+
+    /// cuDNN's handle of it, which lives as long as it.
+    pub fn handle(&self) -> Handle {
+        self.handle
+    }
+
     /// Finishes it: cuDNN looks at it as a whole.
     pub fn finish(self, what: &str) -> Result<Descriptor> {
         let finalize = self.cudnn.finalize.ok_or_else(|| Error::failed_precondition("this cuDNN finishes nothing: it is too old"))?;
@@ -111,6 +130,12 @@ impl Descriptor {
         self.get(attribute, element::INT64, 1, (&raw mut value).cast()).map(|_| value)
     }
 
+    /// A number of 4 bytes: of an enumeration.
+    pub fn read_number(&self, attribute: i32, element: i32) -> Result<i32> {
+        let mut value = 0i32;
+        self.get(attribute, element, 1, (&raw mut value).cast()).map(|_| value)
+    }
+
     /// Numbers of an enumeration.
     pub fn numbers(&self, attribute: i32, element: i32) -> Result<Vec<i32>> {
         let mut values = [0i32; MOST];
@@ -129,11 +154,9 @@ impl Descriptor {
         String::from_utf8(text).map_err(|_| Error::failed_precondition("cuDNN: a text that is not UTF-8"))
     }
 
-    /// At most so many descriptors of a kind.
+    /// At most so many descriptors of a kind. Not of every attribute cuDNN says beforehand how many there are.
     pub fn read_descriptors(&self, attribute: i32, kind: i32, most: usize) -> Result<Vec<Descriptor>> {
-        let there = self.get(attribute, element::DESCRIPTOR, 0, std::ptr::null_mut())?;
-        let mut read: Vec<Descriptor> =
-            (0..there.min(most)).map(|_| Descriptor::new(&self.cudnn, kind, "a result")).collect::<Result<_>>()?;
+        let mut read: Vec<Descriptor> = (0..most).map(|_| Descriptor::new(&self.cudnn, kind, "a result")).collect::<Result<_>>()?;
         let mut handles: Vec<Handle> = read.iter().map(|descriptor| descriptor.handle).collect();
         let count = self.get(attribute, element::DESCRIPTOR, handles.len(), handles.as_mut_ptr().cast())?;
         read.truncate(count);

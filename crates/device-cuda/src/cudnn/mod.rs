@@ -1,13 +1,17 @@
-//! cuDNN's planner: which engines it has for a convolution on a card, in its order, with the bytes of workspace that each needs.
+//! cuDNN: which engines it has for a convolution on a card, with the bytes of workspace that each needs, and the convolutions that they compute.
 //!
-//! It needs no card: cuDNN 9.8 and later plan from a card's properties as JSON. What it says is a function of the graph, the properties
-//! and its version, as far as was tried on processors; `bench/gpu/check.sh` asks on a card whether that says the same. Nothing is
-//! computed by cuDNN yet: cards convolve with generated kernels ([`crate::emit`]).
+//! [`Planner`] needs no card: cuDNN 9.8 and later plan from a card's properties as JSON. What it says is a function of the graph, the
+//! properties and its version, as far as was tried on processors. On a card it may say otherwise (`bench/gpu/check.sh` asks), so a plan names
+//! the engine that it was made with ([`EngineName`]), and the card builds that one ([`Cudnn`]).
 
+mod card;
 mod convolution;
 mod descriptor;
+mod engine;
 mod planner;
 mod raw;
 
+pub(crate) use card::{Cudnn, ReadyConvolution};
 pub use convolution::{ConvolutionKind, ConvolutionPlan};
-pub use planner::{Engine, PlanFor, Planner};
+pub use engine::{Engine, EngineLimits, EngineName};
+pub use planner::{PlanFor, Planner};

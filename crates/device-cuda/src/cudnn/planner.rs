@@ -8,12 +8,18 @@ use plimsoll_cards::Environment;
 
 use super::convolution::ConvolutionPlan;
 use super::descriptor::Descriptor;
-use super::raw::{BY_MODEL, Functions, NOTE_COMPILES, NOTE_NONDETERMINISTIC, NOTE_TENSOR_CORE, attribute, element, kind};
+use super::engine::{Engine, EngineLimits, EngineName};
+use super::raw::{BY_MODEL, Functions, NOTE_COMPILES, attribute, element, kind};
 use crate::ComputeLibrary;
 use crate::library::Library;
 
 /// The oldest cuDNN that plans without a card.
 const OLDEST: usize = 90_800;
+
+/// The most engines of a graph that are looked at; cuDNN names about 40.
+const MOST_ENGINES: usize = 64;
+/// The most knobs of an engine; there are about 30 types of them.
+const MOST_KNOBS: usize = 64;
 
 /// The card that plans are made for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,19 +30,12 @@ pub enum PlanFor<'a> {
     Here(i32),
 }
 
-/// A way of cuDNN to compute a graph.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Engine {
-    /// Its number in this version.
-    pub index: i64,
-    /// Bytes of workspace.
-    pub workspace: Bytes,
-    /// Whether it gives the same bits each time.
-    pub is_deterministic: bool,
-    /// Whether it uses tensor cores: floats are rounded to TF32 for these.
-    pub uses_tensor_cores: bool,
-    /// Whether cuDNN compiles it for the graph.
-    pub is_compiled: bool,
+/// What an engine is built for.
+pub(super) enum Target<'a> {
+    /// A card with these properties.
+    Properties(&'a Descriptor),
+    /// The card of cuDNN's handle.
+    Handle(u64),
 }
 
 /// The engines that are in the library already. Without the file all are compiled for a graph.
@@ -45,7 +44,7 @@ const PRECOMPILED: &str = "libcudnn_engines_precompiled.so.9";
 /// cuDNN, as far as it plans.
 #[derive(Debug)]
 pub struct Planner {
-    cudnn: Arc<Functions>,
+    pub(super) cudnn: Arc<Functions>,
     version: usize,
     compiles_all: bool,
 }
@@ -118,47 +117,178 @@ impl Planner {
     /// # Errors
     /// UNIMPLEMENTED where cuDNN has no engine for it; otherwise what it says of graph or card.
     pub fn engines(&self, of: PlanFor<'_>, graph: &ConvolutionPlan, most: usize) -> Result<Vec<Engine>> {
-        let (card, graph) = (self.card(of)?, graph.graph(&self.cudnn)?);
+        let mut engines = Vec::new();
+        self.look(
+            of,
+            graph,
+            |_| true,
+            |engine| {
+                engines.push(engine);
+                engines.len() >= most
+            },
+        )?;
+        engines.truncate(most);
+        Ok(engines)
+    }
+
+    /// The first engine that the limits allow, best first as cuDNN predicts; none where there is no such engine. `wants` says how many bytes of workspace
+    /// the card wants for an engine, which is then in its name; none where the card does not take it.
+    ///
+    /// # Errors
+    /// As [`Planner::engines`]; those of `wants`.
+    pub(super) fn choose_with(
+        &self,
+        of: PlanFor<'_>,
+        graph: &ConvolutionPlan,
+        limits: EngineLimits,
+        mut wants: impl FnMut(&EngineName) -> Result<Option<Bytes>>,
+    ) -> Result<Option<Engine>> {
+        let mut chosen = Ok(None);
+        self.look(
+            of,
+            graph,
+            |engine| limits.allow(engine, graph.spec.data_type),
+            |mut engine| {
+                if engine.name.workspace > limits.workspace {
+                    return false;
+                }
+                chosen = wants(&engine.name).map(|wanted| {
+                    engine.name.workspace = wanted.filter(|wanted| *wanted <= limits.workspace)?;
+                    Some(engine)
+                });
+                !matches!(chosen, Ok(None))
+            },
+        )?;
+        chosen
+    }
+
+    /// As on a card that wants what cuDNN says for its properties.
+    ///
+    /// # Errors
+    /// As [`Planner::engines`].
+    pub fn choose(&self, of: PlanFor<'_>, graph: &ConvolutionPlan, limits: EngineLimits) -> Result<Option<Engine>> {
+        self.choose_with(of, graph, limits, |name| Ok(Some(name.workspace)))
+    }
+
+    /// An engine by its name, as cuDNN has it for a card: with the workspace that it wants there.
+    ///
+    /// # Errors
+    /// FAILED_PRECONDITION where this cuDNN is of another version; UNIMPLEMENTED where it has no such engine for the graph.
+    pub fn rebuilt(&self, of: PlanFor<'_>, graph: &ConvolutionPlan, name: &EngineName) -> Result<Engine> {
+        let card = self.card(of)?;
+        self.build(&Target::Properties(&card), graph, name).map(|(engine, _)| engine)
+    }
+
+    /// Builds the engine of that name.
+    ///
+    /// # Errors
+    /// As [`Planner::rebuilt`].
+    pub(super) fn build(&self, of: &Target<'_>, graph: &ConvolutionPlan, name: &EngineName) -> Result<(Engine, Descriptor)> {
+        if name.version != self.version {
+            let [own, others] = [self.version, name.version].map(EngineName::version_text);
+            return Err(Error::failed_precondition(format!("an engine of cuDNN {others}, and this is cuDNN {own}")));
+        }
+        let handle = match *of {
+            Target::Handle(handle) => Some(handle),
+            Target::Properties(_) => None,
+        };
+        let graph = graph.graph(&self.cudnn, handle)?;
+        let engine = Descriptor::new(&self.cudnn, kind::ENGINE, "an engine")?;
+        engine.descriptors(attribute::ENGINE_GRAPH, &[&graph])?;
+        engine.integers(attribute::ENGINE_INDEX, &[name.index])?;
+        if let Target::Properties(card) = of {
+            engine.descriptors(attribute::ENGINE_PROPERTIES, &[card])?;
+        }
+        let engine = engine.finish("an engine")?;
+        let mut noted = noted(&engine, name.clone())?;
+        let knob = |(of, value): &(i32, i64)| {
+            let knob = Descriptor::new(&self.cudnn, kind::KNOB_CHOICE, "a knob")?;
+            knob.number(attribute::KNOB_TYPE, element::KNOB_TYPE, *of)?;
+            knob.integers(attribute::KNOB_VALUE, &[*value])?;
+            knob.finish("a knob")
+        };
+        let knobs: Vec<Descriptor> = name.knobs.iter().map(knob).collect::<Result<_>>()?;
+        let choice = Descriptor::new(&self.cudnn, kind::ENGINE_CHOICE, "a choice of an engine")?;
+        choice.descriptors(attribute::CHOICE_ENGINE, &[&engine])?;
+        if !knobs.is_empty() {
+            choice.descriptors(attribute::CHOICE_KNOBS, &knobs.iter().collect::<Vec<_>>())?;
+        }
+        let plan = self.plan(of, &choice.finish("a choice of an engine")?)?;
+        noted.name.workspace = workspace(&plan)?;
+        Ok((noted, plan))
+    }
+
+    fn plan(&self, of: &Target<'_>, choice: &Descriptor) -> Result<Descriptor> {
+        let plan = Descriptor::new(&self.cudnn, kind::PLAN, "a plan")?;
+        plan.descriptors(attribute::PLAN_CHOICE, &[choice])?;
+        match of {
+            Target::Properties(card) => plan.descriptors(attribute::PLAN_PROPERTIES, &[card])?,
+            Target::Handle(handle) => plan.addresses(attribute::PLAN_HANDLE, element::HANDLE, &[*handle])?,
+        }
+        plan.finish("a plan")
+    }
+
+    /// Shows the engines of a graph to `take`, until it says that it has enough. Those that are not `wanted` are not finished: their workspace is
+    /// not known.
+    fn look(
+        &self,
+        of: PlanFor<'_>,
+        graph: &ConvolutionPlan,
+        wanted: impl Fn(&Engine) -> bool,
+        mut take: impl FnMut(Engine) -> bool,
+    ) -> Result<()> {
+        let (card, graph) = (self.card(of)?, graph.graph(&self.cudnn, None)?);
         let heuristics = Descriptor::new(&self.cudnn, kind::HEURISTICS, "heuristics")?;
         heuristics.descriptors(attribute::HEURISTICS_GRAPH, &[&graph])?;
         heuristics.number(attribute::HEURISTICS_MODE, element::HEURISTICS_MODE, BY_MODEL)?;
         heuristics.descriptors(attribute::HEURISTICS_PROPERTIES, &[&card])?;
         let heuristics = heuristics.finish("heuristics")?;
-        let choices = heuristics.read_descriptors(attribute::HEURISTICS_RESULTS, kind::ENGINE_CHOICE, 64)?;
-        let (mut engines, mut refusal) = (Vec::new(), None);
+        let choices = heuristics.read_descriptors(attribute::HEURISTICS_RESULTS, kind::ENGINE_CHOICE, MOST_ENGINES)?;
+        let (mut is_any, mut refusal) = (false, None);
         for choice in &choices {
-            if engines.len() == most {
-                break;
-            }
-            match self.engine(&card, choice) {
-                Ok(engine) => engines.push(engine),
+            match self.engine(&card, choice, &wanted) {
+                Ok(None) => is_any = true,
+                Ok(Some(engine)) => {
+                    is_any = true;
+                    if take(engine) {
+                        break;
+                    }
+                }
                 Err(error) => refusal = refusal.or(Some(error)),
             }
         }
-        match refusal.filter(|_| engines.is_empty() && most > 0) {
+        match refusal.filter(|_| !is_any) {
             Some(refusal) => Err(refusal),
             None if choices.is_empty() => Err(Error::unimplemented("cuDNN has no engine for a convolution")),
-            None => Ok(engines),
+            None => Ok(()),
         }
     }
 
-    fn engine(&self, card: &Descriptor, choice: &Descriptor) -> Result<Engine> {
-        let plan = Descriptor::new(&self.cudnn, kind::PLAN, "a plan")?;
-        plan.descriptors(attribute::PLAN_CHOICE, &[choice])?;
-        plan.descriptors(attribute::PLAN_PROPERTIES, &[card])?;
-        let plan = plan.finish("a plan")?;
-        let workspace = plan.integer(attribute::PLAN_WORKSPACE)?;
-        let workspace =
-            u64::try_from(workspace).map_err(|_| Error::failed_precondition(format!("cuDNN: a workspace of {workspace} bytes")))?;
+    fn engine(&self, card: &Descriptor, choice: &Descriptor, wanted: impl Fn(&Engine) -> bool) -> Result<Option<Engine>> {
         let engine = choice.read_descriptor(attribute::CHOICE_ENGINE, kind::ENGINE)?;
-        let numerics = engine.numbers(attribute::ENGINE_NUMERICS, element::NUMERICAL_NOTE)?;
-        let behaviour = engine.numbers(attribute::ENGINE_BEHAVIOUR, element::BEHAVIOUR_NOTE)?;
-        Ok(Engine {
-            index: engine.integer(attribute::ENGINE_INDEX)?,
-            workspace: Bytes(workspace),
-            is_deterministic: !numerics.contains(&NOTE_NONDETERMINISTIC),
-            uses_tensor_cores: numerics.contains(&NOTE_TENSOR_CORE),
-            is_compiled: behaviour.contains(&NOTE_COMPILES),
-        })
+        let knob =
+            |knob: &Descriptor| Ok((knob.read_number(attribute::KNOB_TYPE, element::KNOB_TYPE)?, knob.integer(attribute::KNOB_VALUE)?));
+        let knobs = choice.read_descriptors(attribute::CHOICE_KNOBS, kind::KNOB_CHOICE, MOST_KNOBS)?;
+        let knobs = knobs.iter().map(knob).collect::<Result<_>>()?;
+        let name = EngineName { version: self.version, index: engine.integer(attribute::ENGINE_INDEX)?, knobs, workspace: Bytes::ZERO };
+        let mut engine = noted(&engine, name)?;
+        if !wanted(&engine) {
+            return Ok(None);
+        }
+        engine.name.workspace = workspace(&self.plan(&Target::Properties(card), choice)?)?;
+        Ok(Some(engine))
     }
+}
+
+/// What is said of an engine.
+fn noted(engine: &Descriptor, name: EngineName) -> Result<Engine> {
+    let numerics = engine.numbers(attribute::ENGINE_NUMERICS, element::NUMERICAL_NOTE)?;
+    let behaviour = engine.numbers(attribute::ENGINE_BEHAVIOUR, element::BEHAVIOUR_NOTE)?;
+    Ok(Engine::noted(name, &numerics, behaviour.contains(&NOTE_COMPILES)))
+}
+
+/// The bytes of workspace of a plan.
+fn workspace(plan: &Descriptor) -> Result<Bytes> {
+    let workspace = plan.integer(attribute::PLAN_WORKSPACE)?;
+    u64::try_from(workspace).map(Bytes).map_err(|_| Error::failed_precondition(format!("cuDNN: a workspace of {workspace} bytes")))
 }

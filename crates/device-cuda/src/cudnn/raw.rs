@@ -14,10 +14,12 @@ pub(super) mod kind {
     pub const ENGINE_CHOICE: i32 = 3;
     pub const HEURISTICS: i32 = 4;
     pub const PLAN: i32 = 5;
+    pub const KNOB_CHOICE: i32 = 7;
     pub const FORWARD: i32 = 10;
     pub const BY_FILTER: i32 = 11;
     pub const BY_INPUT: i32 = 12;
     pub const GRAPH: i32 = 15;
+    pub const ADDRESSES: i32 = 16;
     pub const TENSOR: i32 = 17;
     pub const PROPERTIES: i32 = 38;
 }
@@ -36,9 +38,14 @@ pub(super) mod attribute {
     pub const HEURISTICS_RESULTS: i32 = 202;
     pub const HEURISTICS_PROPERTIES: i32 = 204;
     pub const CHOICE_ENGINE: i32 = 300;
+    pub const CHOICE_KNOBS: i32 = 302;
+    pub const PLAN_HANDLE: i32 = 400;
     pub const PLAN_CHOICE: i32 = 401;
     pub const PLAN_WORKSPACE: i32 = 402;
     pub const PLAN_PROPERTIES: i32 = 407;
+    pub const KNOB_TYPE: i32 = 600;
+    pub const KNOB_VALUE: i32 = 601;
+    pub const GRAPH_HANDLE: i32 = 800;
     pub const GRAPH_OPERATIONS: i32 = 801;
     pub const TENSOR_ALIGNMENT: i32 = 900;
     pub const TENSOR_TYPE: i32 = 901;
@@ -46,21 +53,29 @@ pub(super) mod attribute {
     pub const TENSOR_STRIDES: i32 = 903;
     pub const TENSOR_NAME: i32 = 906;
     pub const TENSOR_IS_VIRTUAL: i32 = 907;
+    pub const ADDRESSES_NAMES: i32 = 1000;
+    pub const ADDRESSES_OF: i32 = 1001;
+    pub const ADDRESSES_WORKSPACE: i32 = 1003;
+    pub const ENGINE_GRAPH: i32 = 1300;
     pub const ENGINE_INDEX: i32 = 1301;
     pub const ENGINE_NUMERICS: i32 = 1303;
     pub const ENGINE_BEHAVIOUR: i32 = 1305;
+    pub const ENGINE_PROPERTIES: i32 = 1307;
     pub const PROPERTIES_CARD: i32 = 2700;
     pub const PROPERTIES_JSON: i32 = 2702;
 }
 
 /// `cudnnBackendAttributeType_t`.
 pub(super) mod element {
+    pub const HANDLE: i32 = 0;
     pub const DATA_TYPE: i32 = 1;
     pub const BOOLEAN: i32 = 2;
     pub const INT64: i32 = 3;
     pub const FLOAT: i32 = 4;
+    pub const ADDRESS: i32 = 6;
     pub const CONVOLUTION_MODE: i32 = 7;
     pub const HEURISTICS_MODE: i32 = 8;
+    pub const KNOB_TYPE: i32 = 9;
     pub const NUMERICAL_NOTE: i32 = 11;
     pub const DESCRIPTOR: i32 = 15;
     pub const BEHAVIOUR_NOTE: i32 = 19;
@@ -75,8 +90,15 @@ pub(super) const BY_MODEL: i32 = 3;
 /// `CUDNN_NUMERICAL_NOTE_*`.
 pub(super) const NOTE_TENSOR_CORE: i32 = 0;
 pub(super) const NOTE_NONDETERMINISTIC: i32 = 4;
+/// `CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP`: engine 0 has it, which sums in the plain order.
+pub(super) const NOTE_REFERENCE: i32 = 9;
+/// Inputs are rounded to fewer bits, sums are, or other sums are computed than the convolution's own: by FFT, or in one of Winograd's forms.
+pub(super) const NOTES_OTHER_SUMS: [i32; 7] = [1, 2, 3, 5, 6, 7, 8];
 /// `CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION`.
 pub(super) const NOTE_COMPILES: i32 = 0;
+
+/// `CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED` and `..._DEVICE_ALLOCATION_FAILED`.
+pub(crate) const NO_MEMORY: [i32; 2] = [4003, 4004];
 
 functions! {
     version: unsafe extern "C" fn() -> usize = c"cudnnGetVersion";
@@ -87,4 +109,8 @@ functions! {
     set: unsafe extern "C" fn(Handle, c_int, c_int, i64, *const c_void) -> c_int = c"cudnnBackendSetAttribute";
     get: unsafe extern "C" fn(Handle, c_int, c_int, i64, *mut i64, *mut c_void) -> c_int = c"cudnnBackendGetAttribute";
     finalize: unsafe extern "C" fn(Handle) -> c_int = c"cudnnBackendFinalize";
+    open: unsafe extern "C" fn(*mut Handle) -> c_int = c"cudnnCreate";
+    close: unsafe extern "C" fn(Handle) -> c_int = c"cudnnDestroy";
+    set_stream: unsafe extern "C" fn(Handle, Handle) -> c_int = c"cudnnSetStream";
+    execute: unsafe extern "C" fn(Handle, Handle, Handle) -> c_int = c"cudnnBackendExecute";
 }

@@ -12,6 +12,7 @@ pub(crate) struct Graph {
     context: Arc<Context>,
     handle: Handle,
     last: Option<Handle>,
+    nodes: usize,
 }
 
 /// The longest copy that is a node: the driver bounds the length of a row.
@@ -22,7 +23,7 @@ impl Graph {
     pub fn new(context: &Arc<Context>) -> Result<Graph, Trouble> {
         let mut handle = std::ptr::null_mut();
         call!(context.driver, graph_create(&mut handle, 0))?;
-        Ok(Graph { context: context.clone(), handle, last: None })
+        Ok(Graph { context: context.clone(), handle, last: None, nodes: 0 })
     }
 
     fn add(&mut self, add: impl FnOnce(&Context, *mut Handle, Handle, *const Handle, usize) -> Result<(), Trouble>) -> Result<(), Trouble> {
@@ -30,6 +31,7 @@ impl Graph {
         let after = self.last.as_slice();
         add(&self.context, &mut node, self.handle, after.as_ptr(), after.len())?;
         self.last = Some(node);
+        self.nodes += 1;
         Ok(())
     }
 
@@ -66,6 +68,18 @@ impl Graph {
         })
     }
 
+    /// Work that was captured, with its own order.
+    pub fn child(&mut self, captured: &Captured) -> Result<(), Trouble> {
+        self.add(|context, place, graph, after, count| call!(context.driver, graph_child(place, graph, after, count, captured.handle)))?;
+        self.nodes += captured.nodes()?;
+        Ok(())
+    }
+
+    /// How many nodes it has, those of its children among them.
+    pub fn nodes(&self) -> usize {
+        self.nodes
+    }
+
     /// The graph, ready to be launched on the context's streams, and on the card already.
     pub fn instantiate(self, stream: &Stream) -> Result<GraphExec, Trouble> {
         let mut handle = std::ptr::null_mut();
@@ -79,6 +93,42 @@ impl Graph {
 impl Drop for Graph {
     fn drop(&mut self) {
         let _ = call!(self.context.driver, graph_destroy(self.handle));
+    }
+}
+
+/// What was pushed on a stream while that was captured.
+#[derive(Debug)]
+pub(crate) struct Captured {
+    context: Arc<Context>,
+    handle: Handle,
+}
+
+/// `CU_STREAM_CAPTURE_MODE_RELAXED`: what is loaded meanwhile is no part of it.
+const RELAXED: i32 = 2;
+
+impl Captured {
+    /// Captures what `push` pushes on a stream of its own. The calling thread is in the card's context.
+    pub fn of(context: &Arc<Context>, push: impl FnOnce(&Stream) -> Result<(), Trouble>) -> Result<Captured, Trouble> {
+        let stream = Stream::new(&context.driver, 0)?;
+        call!(context.driver, capture_begin(stream.handle(), RELAXED))?;
+        let pushed = push(&stream);
+        let mut handle = std::ptr::null_mut();
+        let ended = call!(context.driver, capture_end(stream.handle(), &mut handle));
+        let captured = Captured { context: context.clone(), handle };
+        pushed.and(ended).map(|()| captured)
+    }
+
+    fn nodes(&self) -> Result<usize, Trouble> {
+        let mut count = 0;
+        call!(self.context.driver, graph_nodes(self.handle, std::ptr::null_mut(), &mut count)).map(|()| count)
+    }
+}
+
+impl Drop for Captured {
+    fn drop(&mut self) {
+        if !self.handle.is_null() {
+            let _ = call!(self.context.driver, graph_destroy(self.handle));
+        }
     }
 }
 

@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use plimsoll_base::{Code, Error, Kind, Result};
 
 pub(crate) use context::Context;
-pub(crate) use graph::{Graph, GraphExec, LONGEST_COPY, Spot};
+pub(crate) use graph::{Captured, Graph, GraphExec, LONGEST_COPY, Spot};
 pub(crate) use memory::{Mapping, Pinned};
 pub(crate) use module::{Argument, Function, Module};
 pub(crate) use raw::Trouble;
@@ -43,6 +43,10 @@ use call;
 
 /// The oldest driver: it runs what CUDA 13.0 compiles.
 const OLDEST: (u32, u32) = (13, 0);
+
+/// Functions that a driver can do without: contexts are not looked for, cards do not reach each other, cuDNN's work is no part of graphs.
+const OPTIONAL: [&str; 8] =
+    ["context_flags", "context_state", "can_reach", "copy_across", "graph_child", "graph_nodes", "capture_begin", "capture_end"];
 
 /// The driver's library, loaded and initialised.
 #[derive(Debug)]
@@ -93,7 +97,7 @@ impl CudaDriver {
             let message = format!("the NVIDIA driver is of CUDA {major}.{minor}; cards compute from CUDA {oldest}.{point} on");
             return Err(Error::failed_precondition(message).with_remedy("install a newer driver (580 or later)"));
         }
-        if let Some(missing) = driver.functions.missing(&["context_flags", "context_state", "can_reach", "copy_across"]) {
+        if let Some(missing) = driver.functions.missing(&OPTIONAL) {
             let message = format!("the NVIDIA driver has no {missing}: it cannot compute for programs");
             return Err(Error::failed_precondition(message).with_remedy("install a newer driver (580 or later)"));
         }
@@ -153,7 +157,7 @@ impl CudaDriver {
             Trouble::OUT_OF_MEMORY => Error::resource_exhausted(format!("CUDA_ERROR_OUT_OF_MEMORY: {message}")),
             trouble if trouble.ends_the_card() => Error::new(Code::Unavailable, message).with_kind(Kind::LostDevice),
             Trouble::Missing(_) => Error::failed_precondition(message).with_remedy("install a newer driver (580 or later)"),
-            Trouble::Code(_) => Error::failed_precondition(message),
+            Trouble::Code(_) | Trouble::Cudnn(_) => Error::failed_precondition(message),
         }
     }
 

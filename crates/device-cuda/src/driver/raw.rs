@@ -18,6 +18,8 @@ pub(crate) enum Trouble {
     Missing(&'static str),
     /// The returned code.
     Code(c_uint),
+    /// The status of cuDNN, which pushes work of its own.
+    Cudnn(c_int),
 }
 
 impl Trouble {
@@ -33,6 +35,7 @@ impl fmt::Display for Trouble {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let code = match *self {
             Trouble::Missing(name) => return write!(f, "this driver has no {name}: it is too old"),
+            Trouble::Cudnn(status) => return write!(f, "cuDNN refuses to compute (status {status})"),
             Trouble::Code(code) => code,
         };
         let text = match code {
@@ -223,6 +226,10 @@ functions! {
     graph_kernel: unsafe extern "C" fn(*mut Handle, Handle, *const Handle, usize, *const KernelNode) -> c_uint = c"cuGraphAddKernelNode_v2";
     graph_copy: unsafe extern "C" fn(*mut Handle, Handle, *const Handle, usize, *const CopyNode, Handle) -> c_uint = c"cuGraphAddMemcpyNode";
     graph_fill: unsafe extern "C" fn(*mut Handle, Handle, *const Handle, usize, *const FillNode, Handle) -> c_uint = c"cuGraphAddMemsetNode";
+    graph_child: unsafe extern "C" fn(*mut Handle, Handle, *const Handle, usize, Handle) -> c_uint = c"cuGraphAddChildGraphNode";
+    graph_nodes: unsafe extern "C" fn(Handle, *mut Handle, *mut usize) -> c_uint = c"cuGraphGetNodes";
+    capture_begin: unsafe extern "C" fn(Handle, c_int) -> c_uint = c"cuStreamBeginCapture_v2";
+    capture_end: unsafe extern "C" fn(Handle, *mut Handle) -> c_uint = c"cuStreamEndCapture";
     graph_instantiate: unsafe extern "C" fn(*mut Handle, Handle, c_ulonglong) -> c_uint = c"cuGraphInstantiateWithFlags";
     graph_exec_destroy: unsafe extern "C" fn(Handle) -> c_uint = c"cuGraphExecDestroy";
     graph_upload: unsafe extern "C" fn(Handle, Handle) -> c_uint = c"cuGraphUpload";

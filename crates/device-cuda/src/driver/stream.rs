@@ -30,7 +30,7 @@ impl Stream {
     }
 
     /// The driver's handle.
-    pub(super) fn handle(&self) -> Handle {
+    pub(crate) fn handle(&self) -> Handle {
         self.handle
     }
 

@@ -46,7 +46,7 @@ pub(super) fn emit(expr: &Expr, shape: &[u64], operands: &[Vec<u64>]) -> Result<
     }
     let kernel = writer.finish("expr", blocks(elements.div_ceil(lanes)))?;
     let faults = if function.can_fail { FAULTS.to_vec() } else { Vec::new() };
-    Ok(Emitted { kernels: vec![kernel], between: Vec::new(), faults, in_place: in_place(expr, &joined, elements) })
+    Ok(Emitted { kernels: vec![kernel], faults, in_place: in_place(expr, &joined, elements), ..Emitted::default() })
 }
 
 /// Operands that each thread reads whole before it writes results where they lie.

@@ -259,7 +259,7 @@ impl Rows {
         let fault = |words| FaultText::of(words, FaultNumber::Element, FaultNumber::Constant(self.rows as i64));
         let faults = if self.ignore { Vec::new() } else { words.map(fault).collect() };
         let in_place = if self.segments { Vec::new() } else { vec![(0, 0)] };
-        Ok(Emitted { kernels, between: Vec::new(), faults, in_place })
+        Ok(Emitted { kernels, faults, in_place, ..Emitted::default() })
     }
 }
 
@@ -343,5 +343,5 @@ pub(super) fn update_rows(update: &UpdateRows) -> Result<Emitted> {
     debug_assert_eq!(FAULTS.len(), 2);
     let text = "Index at offset {0} in indices is out of range [0, {1})";
     let faults = vec![FaultText::of(text, FaultNumber::Element, FaultNumber::Constant(update.rows as i64))];
-    Ok(Emitted { kernels, between: Vec::new(), faults, in_place: (0..variables).map(|at| (at, at)).collect() })
+    Ok(Emitted { kernels, faults, in_place: (0..variables).map(|at| (at, at)).collect(), ..Emitted::default() })
 }

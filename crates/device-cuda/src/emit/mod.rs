@@ -31,6 +31,8 @@ use plimsoll_base::{DataType, Error, Result};
 use plimsoll_request::KernelRequest;
 use plimsoll_request::anchor::Anchor;
 
+use crate::cudnn::{ConvolutionPlan, EngineLimits, EngineName};
+
 /// The threads of a block.
 pub const THREADS: u32 = 256;
 
@@ -46,6 +48,8 @@ const PRELUDE: &str = include_str!("prelude.cu");
 /// The kernels that answer a request, one after the other.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Emitted {
+    /// What cuDNN computes before them.
+    pub convolution: Option<Convolution>,
     /// The kernels, in order; none where there is nothing to compute.
     pub kernels: Vec<Kernel>,
     /// Bytes of each buffer between them.
@@ -54,6 +58,21 @@ pub struct Emitted {
     pub faults: Vec<FaultText>,
     /// `(input, output)`: the output may lie where the input does.
     pub in_place: Vec<(usize, usize)>,
+}
+
+/// A convolution by cuDNN.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Convolution {
+    /// The convolution.
+    pub plan: ConvolutionPlan,
+    /// How.
+    pub engine: EngineName,
+    /// What the engine has to keep to.
+    pub limits: EngineLimits,
+    /// Input, filter, result.
+    pub tensors: [KernelArg; 3],
+    /// The first of the buffers between.
+    pub workspace: KernelArg,
 }
 
 /// A kernel and the arguments of its launch.

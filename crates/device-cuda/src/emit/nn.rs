@@ -166,6 +166,6 @@ impl Rows {
 
     fn finish(&self, writer: Writer, name: &str, in_place: Vec<(usize, usize)>, faults: Vec<FaultText>) -> Result<Emitted> {
         let blocks = self.rows.div_ceil(self.per_block()).clamp(1, MOST_BLOCKS) as u32;
-        Ok(Emitted { kernels: vec![writer.finish(name, blocks)?], between: Vec::new(), faults, in_place })
+        Ok(Emitted { kernels: vec![writer.finish(name, blocks)?], faults, in_place, ..Emitted::default() })
     }
 }

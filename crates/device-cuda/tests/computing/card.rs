@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use plimsoll_base::{Bytes, Result};
-use plimsoll_cards::Environment;
+use plimsoll_cards::{CudnnMode, Environment};
 use plimsoll_device::conformance::{CellOperation, Rig, run_all};
 use plimsoll_device::{CardPart, Device, DeviceName, DeviceSpec, KernelCall, Library};
 use plimsoll_device_cuda::{
@@ -49,14 +49,14 @@ impl Checked {
                 .with("XDG_CACHE_HOME", folder);
             machine = Some(mock);
         }
-        let toolkit = Toolkit::find(&environment).unwrap();
+        let toolkit = Toolkit::find(&environment, CudnnMode::Auto).unwrap();
         let first = toolkit.driver.cards().unwrap().remove(0);
         let driver = ComputeLibrary::Driver.find(&environment).found.unwrap().path;
         Some(Checked { toolkit, nvml: Nvml::find(&environment).unwrap(), first, driver, out, machine })
     }
 
     fn card(&self) -> Arc<CudaCard> {
-        CudaCard::open(&self.toolkit.driver, &self.first, &self.toolkit.compiler).unwrap()
+        CudaCard::open(&self.toolkit.driver, &self.first, &self.toolkit.compiler, None).unwrap()
     }
 
     fn device(&self, card: &Arc<CudaCard>, index: u32, line: Bytes, graphs: GraphUse, library: Arc<dyn CudaSource>) -> Result<CudaDevice> {

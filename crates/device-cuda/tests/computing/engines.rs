@@ -5,9 +5,9 @@ use std::fmt::Write;
 use std::path::Path;
 use std::process::Command;
 
-use plimsoll_base::{Bytes, Code, DataType};
+use plimsoll_base::{Code, DataType};
 use plimsoll_cards::Environment;
-use plimsoll_device_cuda::{ConvolutionKind, ConvolutionPlan, Engine, PlanFor, Planner};
+use plimsoll_device_cuda::{ConvolutionKind, ConvolutionPlan, Engine, EngineLimits, PlanFor, Planner};
 use plimsoll_request::conv::ConvSpec;
 use plimsoll_request::window::{Axes, Layout, WindowAxis};
 
@@ -59,8 +59,8 @@ pub fn table(planner: &Planner, of: PlanFor<'_>) -> String {
     text
 }
 
-fn line(Engine { index, workspace: Bytes(workspace), is_deterministic, uses_tensor_cores, is_compiled }: &Engine) -> String {
-    let mut line = format!("engine {index}, {workspace} bytes");
+fn line(Engine { name, is_deterministic, uses_tensor_cores, is_compiled, .. }: &Engine) -> String {
+    let mut line = format!("engine {}, {} bytes", name.index, name.workspace.0);
     for (word, is_so) in [("nondeterministic", !is_deterministic), ("tensor cores", *uses_tensor_cores), ("compiled", *is_compiled)] {
         if is_so {
             line.push_str(", ");
@@ -115,6 +115,36 @@ fn convolutions_have_engines_without_a_card() {
         Ok(recorded) => assert_eq!(first, recorded, "{} says otherwise", place.display()),
         Err(_) => eprintln!("skipped: there is no table of cuDNN {} (PLIMSOLL_BLESS=1 writes it)", planner.version()),
     }
+}
+
+/// Engines that the limits allow are found again by their names, with the same workspace.
+#[test]
+fn engines_are_rebuilt_by_their_names() {
+    let Some(planner) = planner() else { return };
+    if planner.compiles_all() {
+        eprintln!("skipped: the small edition compiles its engines, for the driver");
+        return;
+    }
+    let of = PlanFor::Properties(H100);
+    let (mut rebuilt, mut without) = (0, 0);
+    for tensor_float_32 in [false, true] {
+        let limits = EngineLimits { tensor_float_32, ..EngineLimits::default() };
+        for (name, spec) in convolutions() {
+            for graph in ConvolutionKind::ALL.map(|kind| ConvolutionPlan { kind, spec }) {
+                let Some(engine) = planner.choose(of, &graph, limits).unwrap() else {
+                    without += 1;
+                    continue;
+                };
+                assert!(engine.is_deterministic && engine.name.workspace <= limits.workspace, "{name}: {engine:?}");
+                assert!(tensor_float_32 || !engine.uses_tensor_cores, "{name}: {engine:?}");
+                let text = engine.name.to_string();
+                assert_eq!(planner.rebuilt(of, &graph, &text.parse().unwrap()).unwrap(), engine, "{name}");
+                rebuilt += 1;
+            }
+        }
+    }
+    println!("{rebuilt} engines of cuDNN {}; {without} convolutions have none within the limits", planner.version());
+    assert!(rebuilt >= 21, "{rebuilt}");
 }
 
 #[test]

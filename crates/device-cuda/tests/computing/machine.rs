@@ -24,8 +24,7 @@ impl Machine {
         std::fs::create_dir_all(&folder).expect("a folder");
         for name in ["libcuda.so.1", "libnvrtc.so.13", "libnvidia-ml.so.1"] {
             // Not links: the loader takes two names of one file for one library.
-            let library = std::env::current_exe().expect("this program").with_file_name("libplimsoll_mock_driver.so");
-            std::fs::copy(library, folder.join(name)).expect("the mock driver was built");
+            copy("libplimsoll_mock_driver.so", &folder.join(name));
         }
         let totals: Vec<u64> = mebibytes.iter().map(|size| size << 20).collect();
         let gpus = mock::Machine::create(&folder, &totals).expect("a machine");
@@ -44,10 +43,20 @@ impl Machine {
         self.folder.join("libnvrtc.so.13")
     }
 
+    /// Puts cuDNN beside them.
+    pub fn add_cudnn(&self) {
+        copy("libplimsoll_mock_cudnn.so", &self.folder.join("libcudnn.so.9"));
+    }
+
     /// Bytes of a card that are used now.
     pub fn used(&self, card: usize) -> u64 {
         self.gpus.used().expect("the machine's file")[card]
     }
+}
+
+fn copy(library: &str, to: &Path) {
+    let built = std::env::current_exe().expect("this program").with_file_name(library);
+    std::fs::copy(built, to).expect("the mock libraries were built");
 }
 
 impl Drop for Machine {

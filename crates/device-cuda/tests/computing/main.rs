@@ -2,6 +2,8 @@
 
 mod across;
 mod card;
+mod convolutions;
+mod descriptors;
 mod driver;
 mod engines;
 mod faults;

@@ -31,7 +31,7 @@ impl Cards {
     }
 
     pub fn card(&self, number: usize) -> Arc<CudaCard> {
-        CudaCard::open(&self.driver, &self.driver.cards().unwrap()[number], &self.compiler).unwrap()
+        CudaCard::open(&self.driver, &self.driver.cards().unwrap()[number], &self.compiler, None).unwrap()
     }
 
     /// Logical device `GPU:index` on a card.

@@ -17,7 +17,7 @@ use super::rig::Cards;
 fn scenario(cards: &Cards) -> Result<bool> {
     let launches = || Driver::open(&cards.machine).calls(Some("cuGraphLaunch"));
     let before = launches();
-    let card = CudaCard::open(&cards.driver, &cards.driver.cards()?[0], &cards.compiler)?;
+    let card = CudaCard::open(&cards.driver, &cards.driver.cards()?[0], &cards.compiler, None)?;
     let device = cards.device(&card, 0, Some(Bytes(32 << 20)), Arc::new(CudaLibrary))?;
     let arena = device.allocate(Bytes(3 << 20), "arena")?;
     let fill = KernelRequest::Movement { element: 4, movement: Movement::Fill { elements: 4 } };

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use plimsoll_base::Bytes;
-use plimsoll_cards::Environment;
-use plimsoll_device::{Bindings, BufferRef, CardPart, Command, Device, DeviceSpec, KernelCall, Library, Place, Program, Work};
-use plimsoll_device_cuda::{CudaCard, CudaDevice, CudaLibrary, GraphUse, Toolkit, any_card};
+use plimsoll_cards::{CudnnMode, Environment};
+use plimsoll_device::{Bindings, BufferRef, CardPart, Command, Device, DeviceSpec, KernelCall, Place, Program, Work};
+use plimsoll_device_cuda::{CudaCard, CudaDevice, CudaLibrary, CudaSource, GraphUse, Toolkit, any_card};
 use plimsoll_memory::{Block, Ledger};
 
 use super::engines::Run;
@@ -14,7 +14,11 @@ use super::engines::Run;
 const FENCE: u64 = 256;
 const FENCED: u8 = 0x5C;
 
-pub struct Card(CudaDevice);
+/// A card that computes with kernels of a library.
+pub struct Card {
+    device: CudaDevice,
+    library: Arc<dyn CudaSource>,
+}
 
 /// Where the buffers of a run lie in the arena.
 struct Placed {
@@ -27,12 +31,18 @@ impl Card {
     /// The card of this machine, where PLIMSOLL_CHECK says that it is to be checked.
     pub fn find() -> Option<Card> {
         std::env::var_os("PLIMSOLL_CHECK")?;
-        let toolkit = Toolkit::find(&Environment::of(std::env::vars())).unwrap();
-        let card = CudaCard::open(&toolkit.driver, &toolkit.driver.cards().unwrap()[0], &toolkit.compiler).unwrap();
+        let toolkit = Toolkit::find(&Environment::of(std::env::vars()), CudnnMode::Never).unwrap();
+        let card = CudaCard::open(&toolkit.driver, &toolkit.driver.cards().unwrap()[0], &toolkit.compiler, None).unwrap();
+        Some(Card::on(&card, Arc::new(CudaLibrary)))
+    }
+
+    /// The first logical device of a card.
+    pub fn on(card: &Arc<CudaCard>, library: Arc<dyn CudaSource>) -> Card {
         let spec = DeviceSpec { card: Some(CardPart { card: 0, priority: 0, modelled: None }), ..any_card() };
         let spec = CudaDevice::spec(card.granularity(), spec);
         let ledger = Ledger::new(spec.name.to_string(), None);
-        Some(Card(CudaDevice::on(&card, spec, ledger, Arc::new(CudaLibrary), GraphUse::on("")).unwrap()))
+        let device = CudaDevice::on(card, spec, ledger, library.clone(), GraphUse::on("")).unwrap();
+        Card { device, library }
     }
 
     /// Fails the test where a result is not the expected one. Kernels that find no fault are one program.
@@ -47,8 +57,8 @@ impl Card {
             return;
         }
         let mut end = FENCE;
-        let placed: Vec<Placed> = runs.iter().map(|run| placed(run, &mut end)).collect();
-        let arena = self.0.allocate(Bytes(end), "arena").unwrap();
+        let placed: Vec<Placed> = runs.iter().map(|run| placed(&*self.library, run, &mut end)).collect();
+        let arena = self.device.allocate(Bytes(end), "arena").unwrap();
         arena.write(0, &vec![FENCED; end as usize]).unwrap();
         for (run, placed) in runs.iter().zip(&placed) {
             for (bytes, at) in run.inputs.iter().zip(&placed.inputs) {
@@ -56,12 +66,12 @@ impl Card {
             }
         }
         let program = Program { commands: placed.iter().map(|placed| placed.command.clone()).collect() };
-        let executable = self.0.load(0, Arc::new(program)).unwrap();
+        let executable = self.device.load(0, Arc::new(program)).unwrap();
         let bindings = Bindings { arenas: vec![arena.address()], ..Bindings::default() };
         let mut run = Arc::new(plimsoll_device::Run::new(1, bindings));
         plimsoll_device::Run::alone(&mut run).restart();
         executable.submit(&run);
-        self.0.drive(&run);
+        self.device.drive(&run);
         match run.failure() {
             Some(failure) => runs[failure.command as usize].compare("the card", &Err(failure.fault.to_error().message().to_string())),
             None => {
@@ -79,8 +89,8 @@ fn read(arena: &Block, at: BufferRef) -> Vec<u8> {
     bytes
 }
 
-fn placed(run: &Run, end: &mut u64) -> Placed {
-    let variant = CudaLibrary.variants(&any_card(), &run.request).unwrap().remove(0);
+fn placed(library: &dyn CudaSource, run: &Run, end: &mut u64) -> Placed {
+    let variant = library.variants(&any_card(), &run.request).unwrap().remove(0);
     let mut place = |bytes: u64| {
         let offset = *end;
         *end = (offset + bytes).next_multiple_of(256) + FENCE;

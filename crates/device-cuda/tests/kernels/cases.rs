@@ -43,6 +43,11 @@ impl Case {
     pub fn emit(&self) -> Result<Run> {
         let emitted = emit::emit(&self.request)?;
         assert_eq!(emitted, emit::emit(&self.request)?, "the same request has the same kernels");
+        self.by(emitted)
+    }
+
+    /// What the processor makes of it, for these kernels.
+    pub fn by(&self, emitted: emit::Emitted) -> Result<Run> {
         let arguments = self.request.arguments()?;
         let inputs: Vec<&[u8]> = self.inputs.iter().map(Vec::as_slice).collect();
         assert_eq!(inputs.iter().map(|input| input.len() as u64).collect::<Vec<_>>(), arguments.inputs, "{:?}", self.request);

@@ -7,8 +7,12 @@ mod anchors;
 mod card;
 mod cases;
 mod compiled;
+mod cudnn;
 mod engines;
 mod hostile;
+#[path = "../computing/machine.rs"]
+#[allow(dead_code, reason = "the tests of cards share it")]
+mod machine;
 mod making;
 mod normalizing;
 mod wide;

@@ -156,7 +156,7 @@ impl Checked<'_> {
     /// The step of a call, which the device's library has.
     fn step<'c>(&self, device: DeviceId, call: &'c KernelCall) -> Result<&'c Step> {
         let (spec, library) = (self.spec(device)?, self.libraries[device.index()]);
-        if !library.variants(spec, &call.request)?.contains(&call.variant) {
+        if !library.has(spec, &call.request, &call.variant)? {
             return Err(wrong(format!("{} has no such variant {}", spec.name, call.variant.name)));
         }
         call.variant.steps.get(call.step as usize).ok_or_else(|| wrong(format!("{} has no step {}", call.variant.name, call.step)))

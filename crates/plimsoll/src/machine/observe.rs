@@ -3,9 +3,9 @@
 use std::sync::OnceLock;
 
 use plimsoll_base::{Bytes, Code, Error, Result};
-use plimsoll_cards::{Card, Division, Environment, Options, PhysicalDevice, resolve, seen};
+use plimsoll_cards::{Card, CudnnMode, Division, Environment, Options, PhysicalDevice, resolve, seen};
 use plimsoll_device::{DeviceKind, InstructionSet};
-use plimsoll_device_cuda::{ComputeLibrary, Look, NvidiaCard, Nvml, ProcessKind, subtract};
+use plimsoll_device_cuda::{ComputeLibrary, EngineLimits, Look, NvidiaCard, Nvml, ProcessKind, subtract};
 use plimsoll_machine::{Entry, Guarantee, History, LastUse, Machine, Scope, Share, Snapshot, StateDir};
 
 use super::{Part, Process, SeenCard, View, Waiter};
@@ -28,6 +28,18 @@ pub struct Observer {
     notes: Vec<String>,
     /// What is known of the libraries that compute on real cards, once there was one.
     libraries: OnceLock<Vec<String>>,
+}
+
+/// Who computes convolutions on cards, by these options.
+fn on_convolutions(options: &Options, environment: &Environment) -> String {
+    let where_ = match options.cudnn {
+        CudnnMode::Never => return "convolutions are computed by kernels of Plimsoll (--cudnn never)".into(),
+        CudnnMode::Auto => "where that is predicted to be faster (--cudnn)",
+        CudnnMode::Always => "wherever it can (--cudnn always)",
+    };
+    let floats = if options.tensor_float_32 { "floats rounded to TF32" } else { "whole floats (--tensor-float-32 rounds them)" };
+    let workspace = options.cudnn_workspace_in(environment).unwrap_or(EngineLimits::WORKSPACE);
+    format!("cuDNN computes convolutions {where_}, with {floats} and at most {workspace} of workspace (--cudnn-workspace)")
 }
 
 impl Observer {
@@ -78,12 +90,13 @@ impl Observer {
             notes.push(
                 "programs measure what their context takes of an NVIDIA card when they open it: their limits are less by that".into(),
             );
+            notes.push(on_convolutions(options, environment));
         }
         for device in &division.devices {
             notes.push(format!("{}: {}", device.name.short(), device.reasons.join("; ")));
         }
         Ok(Observer {
-            environment: environment.clone(),
+            environment: options.with_libraries(environment),
             nvml,
             simulated,
             ledger,

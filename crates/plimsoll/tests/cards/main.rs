@@ -7,14 +7,18 @@ mod machine;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use plimsoll::recorded::{Case, Verified};
 use plimsoll::{Bytes, DeviceSpec, Devices, Options};
-use plimsoll_device::{CardPart, Device, InstructionSet};
+use plimsoll_cards::{CudnnMode, Environment};
+use plimsoll_device::{CardPart, Device, InstructionSet, KernelCall, Library, Variant};
 use plimsoll_device_cpu::{CpuDevice, CpuPool};
-use plimsoll_device_cuda::{Compiler, CudaCard, CudaDevice, CudaDriver, CudaLibrary, GraphUse, any_card};
+use plimsoll_device_cuda::emit::Emitted;
+use plimsoll_device_cuda::{Compiler, CudaCard, CudaDevice, CudaDriver, CudaSource, EngineLimits, GraphUse, Planner, any_card};
 use plimsoll_kernels::CpuKernels;
 use plimsoll_memory::Ledger;
+use plimsoll_request::KernelRequest;
 
 use machine::Machine;
 use plimsoll_mock_driver::Idle;
@@ -24,6 +28,34 @@ struct Rig {
     machine: Machine,
     card: Arc<CudaCard>,
     graphs: GraphUse,
+    /// Whether cuDNN computes convolutions, and how many of its engines programs have.
+    cudnn: CudnnMode,
+    engines: Arc<AtomicUsize>,
+}
+
+/// A library that counts the engines of cuDNN that programs have.
+#[derive(Debug)]
+struct Counted(Arc<dyn CudaSource>, Arc<AtomicUsize>);
+
+impl Library for Counted {
+    fn variants(&self, spec: &DeviceSpec, request: &KernelRequest) -> plimsoll::Result<Vec<Variant>> {
+        self.0.variants(spec, request)
+    }
+
+    fn has(&self, spec: &DeviceSpec, request: &KernelRequest, variant: &Variant) -> plimsoll::Result<bool> {
+        self.0.has(spec, request, variant)
+    }
+}
+
+impl CudaSource for Counted {
+    fn emitted(&self, request: &KernelRequest) -> plimsoll::Result<Emitted> {
+        self.0.emitted(request)
+    }
+
+    fn code(&self, call: &KernelCall) -> plimsoll::Result<Emitted> {
+        self.1.fetch_add(usize::from(call.variant.name.starts_with("cudnn-")), Ordering::Relaxed);
+        self.0.code(call)
+    }
 }
 
 impl Rig {
@@ -32,8 +64,20 @@ impl Rig {
         let machine = Machine::new(test, &[4096])?;
         let driver = CudaDriver::load(&machine.driver()).unwrap();
         let compiler = Arc::new(Compiler::load(&machine.compiler(), None).unwrap());
-        let card = CudaCard::open(&driver, &driver.cards().unwrap()[0], &compiler).unwrap();
-        Some(Rig { machine, card, graphs: GraphUse { at_once, ..GraphUse::on("") } })
+        let card = CudaCard::open(&driver, &driver.cards().unwrap()[0], &compiler, None).unwrap();
+        Some(Rig { machine, card, graphs: GraphUse { at_once, ..GraphUse::on("") }, cudnn: CudnnMode::Never, engines: Arc::default() })
+    }
+
+    /// As [`Rig::new`], with cuDNN for all convolutions.
+    fn with_cudnn(test: &str, at_once: bool) -> Option<Rig> {
+        let rig = Rig::new(test, at_once)?;
+        rig.machine.add_cudnn();
+        let environment = Environment::new().with("PLIMSOLL_CUDA_LIBS", rig.machine.folder().to_str().unwrap());
+        let planner = Arc::new(Planner::find(&environment).unwrap());
+        let driver = CudaDriver::load(&rig.machine.driver()).unwrap();
+        let compiler = Arc::new(Compiler::load(&rig.machine.compiler(), None).unwrap());
+        let card = CudaCard::open(&driver, &driver.cards().unwrap()[0], &compiler, Some(&planner)).unwrap();
+        Some(Rig { card, cudnn: CudnnMode::Always, ..rig })
     }
 
     /// `CPU:0` and `GPU:0`.
@@ -44,7 +88,8 @@ impl Rig {
         let spec = DeviceSpec { memory_limit: Some(Bytes(2 << 30)), card: Some(part), ..any_card() };
         let spec = CudaDevice::spec(self.card.granularity(), spec);
         let ledger = Ledger::new(spec.name.to_string(), spec.memory_limit);
-        let gpu = CudaDevice::on(&self.card, spec, ledger, Arc::new(CudaLibrary), self.graphs).unwrap();
+        let library = Counted(self.card.library(EngineLimits::default(), self.cudnn), self.engines.clone());
+        let gpu = CudaDevice::on(&self.card, spec, ledger, Arc::new(library), self.graphs).unwrap();
         let devices = vec![Arc::new(cpu) as Arc<dyn Device>, Arc::new(gpu)];
         Devices::from(plimsoll_runtime::Devices::with(devices, &Options::new().soft_placement(true)).unwrap())
     }
@@ -124,6 +169,26 @@ fn cases_run_on_a_card() {
 #[test]
 fn other_cases_run_on_a_card() {
     replay(1, 2);
+}
+
+/// Convolutions by cuDNN, which keeps its workspaces in what is promised.
+#[test]
+fn cases_with_convolutions_run_by_cudnn() {
+    let name = |folder: &Path| folder.file_name().unwrap().to_string_lossy().into_owned();
+    let convolves = |folder: &PathBuf| {
+        let graph = std::fs::read(folder.join("graph.pb")).unwrap_or_default();
+        graph.windows(6).any(|word| word == b"Conv2D" || word == b"Conv3D")
+    };
+    let (mut failed, mut by_cudnn) = (Vec::new(), 0);
+    let (Some(one), Some(other)) = (Rig::with_cudnn("cases-cudnn", true), Rig::with_cudnn("more-cases-cudnn", false)) else { return };
+    for (folder, rig) in cases().into_iter().filter(convolves).zip([&one, &other].into_iter().cycle()) {
+        rig.engines.store(0, Ordering::Relaxed);
+        match rig.replay(&folder, Idle::Not) {
+            Ok(_) => by_cudnn += usize::from(rig.engines.load(Ordering::Relaxed) > 0),
+            Err(why) => failed.push(format!("{}: {why}", name(&folder))),
+        }
+    }
+    assert!(failed.is_empty() && by_cudnn >= 6, "{by_cudnn} by cuDNN, {} failed:\n{}", failed.len(), failed.join("\n"));
 }
 
 /// Training steps of networks that `scripts/write_memory_cases.py` has written, with empty kernels: what a card gives is what was promised.

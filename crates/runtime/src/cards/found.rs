@@ -72,7 +72,7 @@ impl Found {
         }
         match nvml.ready(&mut cards, division, options, environment)? {
             Ok((nvidia, mut division)) => {
-                division.notes.extend_from_slice(&nvidia.troubles);
+                division.notes.extend_from_slice(&nvidia.notes);
                 Ok(Found { cards, ledger: Some(ledger), division, nvidia: Some(nvidia) })
             }
             Err(error) => Found::without(&error, options, environment),

@@ -9,9 +9,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use plimsoll_base::{Bytes, Code, Error, Result};
-use plimsoll_cards::{Division, Environment, LogicalDevice, Options, PhysicalDevice, Processor, Reserve, resolve};
+use plimsoll_cards::{CudnnMode, Division, Environment, LogicalDevice, Options, PhysicalDevice, Processor, Reserve, resolve};
 use plimsoll_device::{Device, DeviceKind, DeviceSpec, InstructionSet};
-use plimsoll_device_cuda::{CudaCard, CudaDevice, CudaLibrary, GraphUse};
+use plimsoll_device_cuda::{CudaCard, CudaDevice, EngineLimits, GraphUse};
 use plimsoll_device_sim::{Compute, SimDevice};
 use plimsoll_kernels::CpuKernels;
 use plimsoll_machine::{CardInfo, CardUpstream, Machine, StateDir};
@@ -97,7 +97,8 @@ fn open_on(
         if let Some(why) = failed.filter(|_| contexts.is_empty()) {
             return Found::without(&why, options, environment).map(|found| (found.division, Vec::new()));
         }
-        division.notes.extend_from_slice(&nvidia.troubles);
+        division.notes.extend_from_slice(&nvidia.notes);
+        division.notes.extend(contexts.values().filter_map(|opened| opened.trouble.clone()));
     }
     let gpus: Vec<&LogicalDevice> = division.of(DeviceKind::Gpu).collect();
     let (mut held, mut used): (BTreeMap<usize, Bytes>, BTreeMap<usize, Bytes>) = Default::default();
@@ -110,9 +111,13 @@ fn open_on(
     used.into_iter().for_each(|(card, used)| seat.member.set_used(card, used));
     let opened = contexts.into_iter().map(|(card, opened)| (card, Board::Nvidia(opened.card)));
     let mut boards: BTreeMap<usize, Board> = opened.collect();
+    let limits = EngineLimits {
+        tensor_float_32: options.tensor_float_32,
+        workspace: options.cudnn_workspace_in(environment).unwrap_or(EngineLimits::WORKSPACE),
+    };
     let mut open = |gpu| {
         let card = card_of(gpu, infos)?;
-        device(gpu, card, boards.entry(card).or_default(), &seat, asking)
+        device(gpu, card, boards.entry(card).or_default(), &seat, asking, (limits, options.cudnn))
     };
     let devices = gpus.into_iter().map(&mut open).collect::<Result<_>>()?;
     Ok((division, devices))
@@ -197,7 +202,14 @@ fn first_bytes(gpu: &LogicalDevice) -> Bytes {
     }
 }
 
-fn device(gpu: &LogicalDevice, card: usize, board: &Board, seat: &Seat, asking: &Arc<Asking>) -> Result<Arc<dyn Device>> {
+fn device(
+    gpu: &LogicalDevice,
+    card: usize,
+    board: &Board,
+    seat: &Seat,
+    asking: &Arc<Asking>,
+    (limits, mode): (EngineLimits, CudnnMode),
+) -> Result<Arc<dyn Device>> {
     let instructions = InstructionSet::detect();
     let spec = match board {
         Board::Simulated(_) => gpu.simulated_spec(instructions),
@@ -206,7 +218,7 @@ fn device(gpu: &LogicalDevice, card: usize, board: &Board, seat: &Seat, asking: 
     let ledger = Ledger::with_upstream(spec.name.to_string(), spec.memory_limit, upstream(gpu, card, &spec, seat, asking));
     Ok(match board {
         Board::Simulated(compute) => Arc::new(SimDevice::on(compute, spec, ledger, Arc::new(CpuKernels))?),
-        Board::Nvidia(card) => Arc::new(CudaDevice::on(card, spec, ledger, Arc::new(CudaLibrary), GraphUse::on(card.name()))?),
+        Board::Nvidia(card) => Arc::new(CudaDevice::on(card, spec, ledger, card.library(limits, mode), GraphUse::on(card.name()))?),
     })
 }
 

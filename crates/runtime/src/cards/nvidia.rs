@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use plimsoll_base::{Bytes, Code, Error, Result};
-use plimsoll_cards::{Division, Environment, Options, PhysicalDevice, resolve};
+use plimsoll_cards::{CudnnMode, Division, Environment, Options, PhysicalDevice, resolve};
 use plimsoll_device::DeviceKind;
-use plimsoll_device_cuda::{CudaCard, DriverCard, Look, Nvml, Toolkit, subtract};
+use plimsoll_device_cuda::{CudaCard, DriverCard, Look, Nvml, Toolkit, subtract, without_cudnn};
 use plimsoll_machine::Machine;
 
 /// What sees the cards of a machine.
@@ -21,8 +21,9 @@ pub(crate) struct Nvidia {
     toolkit: Toolkit,
     /// The cards as the driver numbers them.
     numbered: Vec<DriverCard>,
-    /// Cards that cannot be shared, as sentences.
-    pub troubles: Vec<String>,
+    mode: CudnnMode,
+    /// Sentences on cards that cannot be shared, and on a cuDNN that cannot be used.
+    pub notes: Vec<String>,
 }
 
 /// Tells the ledger of cards how much of them programs outside of it use.
@@ -41,8 +42,10 @@ pub(crate) type Contexts = BTreeMap<usize, Opened>;
 /// A card with a context.
 pub(crate) struct Opened {
     pub card: Arc<CudaCard>,
-    /// Bytes of the card that the context takes.
+    /// Bytes of the card that the context takes, and cuDNN there.
     pub context: Bytes,
+    /// Why the card computes without cuDNN, where others may compute with it.
+    pub trouble: Option<String>,
 }
 
 impl Nvidia {
@@ -82,7 +85,7 @@ impl Nvidia {
     pub fn open(&self, uuid: &str, bound: Bytes) -> Result<Opened> {
         let numbered = numbered(&self.numbered, uuid)?;
         let (is_there, before, used) = (self.toolkit.driver.has_context(numbered), self.own_bytes(uuid), self.nvml.memory_of(uuid));
-        let card = CudaCard::open(&self.toolkit.driver, numbered, &self.toolkit.compiler)?;
+        let (card, trouble) = self.context(numbered)?;
         // What is used is no measure alone: other programs come and go meanwhile.
         let context = match self.own_bytes(uuid) {
             Some(after) if is_there => after.min(bound),
@@ -94,7 +97,18 @@ impl Nvidia {
             None => bound,
         };
         let context = context.round_up(card.granularity());
-        Ok(Opened { card, context })
+        Ok(Opened { card, context, trouble })
+    }
+
+    /// A context, with cuDNN where that can be opened and need not be.
+    fn context(&self, numbered: &DriverCard) -> Result<(Arc<CudaCard>, Option<String>)> {
+        let open = |planner| CudaCard::open(&self.toolkit.driver, numbered, &self.toolkit.compiler, planner);
+        match open(self.toolkit.planner()) {
+            Err(why) if self.mode == CudnnMode::Auto && self.toolkit.planner().is_some() && why.code() == Code::FailedPrecondition => {
+                Ok((open(None)?, Some(format!("{}: {}", numbered.name, without_cudnn(&why)))))
+            }
+            opened => opened.map(|card| (card, None)),
+        }
     }
 
     /// Bytes of a card that this process uses, where the driver says so.
@@ -151,7 +165,8 @@ impl Seen {
         options: &Options,
         environment: &Environment,
     ) -> Result<Result<(Nvidia, Division)>> {
-        let found = Toolkit::find(environment).and_then(|toolkit| Ok((toolkit.driver.cards()?, toolkit)));
+        let found =
+            Toolkit::find(&options.with_libraries(environment), options.cudnn).and_then(|toolkit| Ok((toolkit.driver.cards()?, toolkit)));
         let (known, toolkit) = match found {
             Ok(found) => found,
             Err(error) => return Ok(Err(error)),
@@ -172,8 +187,8 @@ impl Seen {
                 return Ok(Err(first));
             }
         }
-        let troubles = self.look.troubles();
-        Ok(Ok((Nvidia { nvml: Arc::new(self.nvml), toolkit, numbered: known, troubles }, division)))
+        let notes = self.look.troubles().into_iter().chain(toolkit.without_cudnn()).collect();
+        Ok(Ok((Nvidia { nvml: Arc::new(self.nvml), toolkit, numbered: known, mode: options.cudnn, notes }, division)))
     }
 }
 

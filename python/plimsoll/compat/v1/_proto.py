@@ -172,9 +172,9 @@ class GraphOptions(Message):
 
 
 class ConfigProtoExperimental(Message):
-    """ConfigProto.Experimental, with a field of Plimsoll's own: convolutions that do all multiplications."""
+    """ConfigProto.Experimental, with fields of Plimsoll's own: convolutions that do all multiplications, and cards that round to TF32."""
 
-    _fields = {"exact_convolutions": bool}
+    _fields = {"exact_convolutions": bool, "tensor_float_32_execution": bool}
 
 
 class ConfigProto(Message):

@@ -1,0 +1,99 @@
+//! Convolutions by cuDNN against the processor's: on a mock card with the mock cuDNN, and on the card that `bench/gpu/check.sh` checks.
+
+use std::sync::Arc;
+
+use plimsoll_base::DataType;
+use plimsoll_cards::{CudnnMode, Environment};
+use plimsoll_device_cuda::emit::Emitted;
+use plimsoll_device_cuda::{CudaCard, CudaSource, EngineLimits, EngineName, Toolkit, any_card};
+use plimsoll_request::conv::ConvSpec;
+use plimsoll_request::window::{Layout, WindowAxis};
+
+use super::anchors;
+use super::card::Card;
+use super::cases::Case;
+use super::engines::Run;
+use super::machine::Machine;
+use super::making::Making;
+
+/// A card with cuDNN: of a mock machine, or the one that is checked.
+pub fn card(test: &str) -> Option<(Arc<CudaCard>, Option<Machine>)> {
+    let mut environment = Environment::of(std::env::vars());
+    let mut machine = None;
+    if std::env::var_os("PLIMSOLL_CHECK").is_none() {
+        let mock = Machine::new(test, &[1024])?;
+        mock.add_cudnn();
+        let folder = mock.folder().to_str().expect("a path in UTF-8");
+        environment = Environment::new().with("PLIMSOLL_CUDA_LIBS", folder).with("XDG_CACHE_HOME", folder);
+        machine = Some(mock);
+    }
+    let toolkit = Toolkit::find(&environment, CudnnMode::Always).unwrap();
+    let first = toolkit.driver.cards().unwrap().remove(0);
+    Some((CudaCard::open(&toolkit.driver, &first, &toolkit.compiler, toolkit.planner()).unwrap(), machine))
+}
+
+/// The runs that cuDNN computes, and how many of them an engine for tensor cores does.
+fn by_cudnn(library: &dyn CudaSource, runs: Vec<Run>) -> (Vec<Run>, usize) {
+    let name = |run: &Run| library.variants(&any_card(), &run.request).ok()?[0].name.parse::<EngineName>().ok();
+    let named: Vec<(Run, EngineName)> = runs.into_iter().filter_map(|run| name(&run).map(|name| (run, name))).collect();
+    // The mock's, and most of cuDNN's.
+    let tensor_cores = named.iter().filter(|(_, name)| [67, 68, 71].contains(&name.index)).count();
+    (named.into_iter().map(|(run, _)| run).collect(), tensor_cores)
+}
+
+/// Also with channels first, and with as many channels as tensor cores take at once.
+fn runs() -> Vec<Run> {
+    let run = |case: &Case| case.by(Emitted::default()).unwrap();
+    let mut runs: Vec<Run> = anchors::convolutions(12).iter().map(run).collect();
+    let mut making = Making::new(14);
+    let same = WindowAxis { size: 9, positions: 9, taps: 3, stride: 1, dilation: 1, pad: 1 };
+    let half = WindowAxis { size: 9, positions: 5, taps: 3, stride: 2, dilation: 1, pad: 1 };
+    for (kind, data_type) in (0..9).map(|number| (number % 3, [DataType::Float, DataType::Bfloat16, DataType::Half][number / 3])) {
+        let spec = anchors::convolution(data_type, 2, &[same, half], [16, 24]);
+        let epilogue = kind < 2 && data_type == DataType::Float;
+        let last = |making: &mut Making, epilogue| run(&anchors::anchor(making, anchors::conv_request(kind, spec, epilogue)));
+        runs.push(last(&mut making, epilogue));
+        runs.push(channels_first(last(&mut making, false), kind, spec));
+    }
+    runs
+}
+
+/// The same convolution with its images' channels first. No processor has kernels for it.
+fn channels_first(run: Run, kind: usize, spec: ConvSpec) -> Run {
+    let size = spec.data_type.size().unwrap();
+    // Elements of an image: those of a channel beside each other.
+    let turned = |bytes: &[u8], channels: u64| -> Vec<u8> {
+        let (channels, image) = (channels as usize, bytes.len() / spec.batch as usize);
+        let pixels = image / size / channels;
+        let places = (0..channels).flat_map(|channel| (0..pixels).map(move |pixel| (pixel * channels + channel) * size));
+        let of = |image: &[u8]| places.clone().flat_map(|place| image[place..place + size].to_vec()).collect::<Vec<u8>>();
+        bytes.chunks(image).flat_map(of).collect()
+    };
+    let expected = run.expected.unwrap().remove(0);
+    let (one, other) = (&run.inputs[0], &run.inputs[1]);
+    // Input, filter and result are what is read, or what is computed.
+    let (inputs, expected) = match kind {
+        0 => (vec![turned(one, spec.in_c), other.clone()], turned(&expected, spec.out_c)),
+        1 => (vec![one.clone(), turned(other, spec.out_c)], turned(&expected, spec.in_c)),
+        _ => (vec![turned(one, spec.in_c), turned(other, spec.out_c)], expected),
+    };
+    let request = anchors::conv_request(kind, ConvSpec { layout: Layout::ChannelsFirst, ..spec }, false);
+    Run { name: format!("{request:?}"), request, inputs, expected: Ok(vec![expected]), ..run }
+}
+
+#[test]
+fn convolutions_by_cudnn_are_the_processors() {
+    let Some((card, machine)) = card("kernels-cudnn") else { return };
+    for (tensor_float_32, least) in [(false, 3), (true, 6)] {
+        // All sums of these elements are whole floats, also of elements that were rounded to TF32.
+        let limits = EngineLimits { tensor_float_32, ..EngineLimits::default() };
+        let library = card.library(limits, CudnnMode::Always);
+        let runs = runs();
+        let all = runs.len();
+        let (runs, tensor_cores) = by_cudnn(&*library, runs);
+        assert!(runs.len() * 2 >= all && tensor_cores >= least, "{} of {all} by cuDNN, {tensor_cores} by tensor cores", runs.len());
+        Card::on(&card, library).compare(&runs);
+    }
+    drop(card);
+    machine.iter().for_each(|machine| assert_eq!(machine.used(0), 0));
+}

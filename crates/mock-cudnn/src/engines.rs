@@ -1,0 +1,69 @@
+//! The engines of a convolution.
+
+use std::ffi::c_int;
+
+use crate::attributes::kind;
+use crate::convolution::Convolution;
+
+/// A way to compute.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Engine {
+    pub index: i64,
+    pub knobs: Vec<(c_int, i64)>,
+    /// `cudnnBackendNumericalNote_t`.
+    pub numerics: Vec<c_int>,
+    /// `cudnnBackendBehaviorNote_t`.
+    pub behaviour: Vec<c_int>,
+    pub workspace: u64,
+}
+
+const TENSOR_CORE: c_int = 0;
+const NONDETERMINISTIC: c_int = 4;
+const STRICT_NAN: c_int = 9;
+
+/// The workspace of the engine that wants much: more than what programs allow without being asked.
+const MUCH: u64 = 48 << 20;
+
+impl Engine {
+    pub fn uses_tensor_cores(&self) -> bool {
+        self.numerics.contains(&TENSOR_CORE)
+    }
+
+    /// The engine for a convolution with that number, with these knobs; with none, as it comes.
+    pub fn of(convolution: &Convolution, index: i64, knobs: &[(c_int, i64)]) -> Option<Engine> {
+        let mut engines = Engine::all(convolution).into_iter();
+        engines.find(|engine| engine.index == index && (knobs.is_empty() || engine.knobs == knobs))
+    }
+
+    /// All of them, best first.
+    pub fn all(convolution: &Convolution) -> Vec<Engine> {
+        let engine = |index, knobs: &[(c_int, i64)], numerics: &[c_int], workspace| {
+            let (knobs, numerics) = (knobs.to_vec(), numerics.to_vec());
+            Engine { index, knobs, numerics, behaviour: Vec::new(), workspace }
+        };
+        let Convolution { kind: of, input, filter, .. } = convolution;
+        let bytes = convolution.tensors().iter().map(|tensor| tensor.elements() * tensor.element().unwrap_or(0) as u64).sum::<u64>();
+        // Elements of 16 bytes at once.
+        let at_once = 16 / input.element().unwrap_or(16) as i64;
+        let is_wide = [input.sizes[1], filter.sizes[0]].iter().all(|channels| channels % at_once == 0) && convolution.groups() == 1;
+        let mut engines = Vec::new();
+        if *of != kind::FORWARD {
+            engines.push(engine(20, &[(2, 6), (3, 0)], &[NONDETERMINISTIC], 0));
+        }
+        let cores = match *of {
+            kind::FORWARD => 67,
+            kind::BY_INPUT => 71,
+            _ => 68,
+        };
+        if is_wide {
+            engines.push(engine(48, &[(2, 2), (6, 1), (14, 0)], &[TENSOR_CORE], MUCH + bytes));
+            engines.push(engine(cores, &[(2, 8), (13, 0), (18, 0)], &[TENSOR_CORE], 131));
+            engines.push(engine(cores, &[(2, 5), (13, 0), (18, 0)], &[TENSOR_CORE], 1_048_771));
+        }
+        if input.data_type == 0 {
+            engines.push(engine(70, &[(2, 12), (18, 0)], &[], bytes + 128));
+        }
+        engines.push(engine(0, &[], &[STRICT_NAN], 0));
+        engines
+    }
+}

@@ -1,0 +1,227 @@
+//! What attributes make of a descriptor as a whole.
+
+use std::collections::BTreeSet;
+use std::ffi::c_int;
+
+use serde_json::Value;
+
+use crate::attributes::{first_of, kind};
+use crate::convolution::{Convolution, Tensor, Window};
+use crate::descriptor::{Answer, Choice, Descriptor, Graph, Made, Pack, Plan, State, because};
+use crate::driver;
+use crate::engines::Engine;
+use crate::status::{BAD, NOT_INITIALIZED, NOT_SUPPORTED, NULL, WRONG_CARD};
+
+/// What cuDNN 9.26 has to know of a card.
+const PROPERTIES: [&str; 23] = [
+    "deviceVer",
+    "multiProcessorCount",
+    "warpSize",
+    "maxSharedMemoryPerBlock",
+    "maxSharedMemoryPerBlockOptin",
+    "reservedSharedMemoryPerBlock",
+    "maxRegistersPerSM",
+    "maxCtasPerSM",
+    "maxThreadsPerBlock",
+    "maxThreadsPerSM",
+    "regsPerBlock",
+    "totalGlobalMem",
+    "smClockRateKHz",
+    "l2CacheSize",
+    "maxBlockSize",
+    "memClockRateKHz",
+    "maxGridSize",
+    "supportCoopLaunch",
+    "pciDeviceId",
+    "isTccDriver",
+    "cudaDeviceId",
+    "driverVer",
+    "deviceName",
+];
+
+/// Finishes a descriptor, once.
+///
+/// # Errors
+/// As cuDNN.
+pub fn finish(descriptor: &Descriptor) -> Answer<()> {
+    let mut state = descriptor.state();
+    if state.made.is_some() {
+        return because(BAD, "a descriptor that is finished");
+    }
+    state.made = Some(made(descriptor.kind, &state)?);
+    Ok(())
+}
+
+fn made(of: c_int, state: &State) -> Answer<Made> {
+    match of {
+        kind::TENSOR => tensor(state).map(Made::Tensor),
+        kind::WINDOW => window(state).map(Made::Window),
+        kind::FORWARD | kind::BY_FILTER | kind::BY_INPUT => convolution(of, state).map(Made::Convolution),
+        kind::GRAPH => graph(state).map(Made::Graph),
+        kind::PROPERTIES => properties(state).map(Made::Properties),
+        kind::HEURISTICS => heuristics(state),
+        kind::ENGINE => engine(state).map(Made::Engine),
+        kind::KNOB => Ok(Made::Knob(state.number(600).unwrap_or(0), state.integer(601).unwrap_or(0))),
+        kind::CHOICE => choice(state).map(Made::Choice),
+        kind::PLAN => plan(state).map(Made::Plan),
+        _ => pack(state).map(Made::Pack),
+    }
+}
+
+fn tensor(state: &State) -> Answer<Tensor> {
+    let (sizes, strides) = (state.integers(902).unwrap_or_default(), state.integers(903).unwrap_or_default());
+    let alignment = state.integer(900).unwrap_or(0);
+    let data_type = state.number(901).unwrap_or(0);
+    let element = Tensor { name: 0, data_type, sizes: Vec::new(), strides: Vec::new(), alignment }.element().unwrap_or(4);
+    if sizes.is_empty() || sizes.len() > 8 || sizes.len() != strides.len() {
+        return because(BAD, "sizes and strides of a tensor");
+    }
+    if sizes.iter().chain(&strides).any(|number| *number < 0) {
+        return because(BAD, "sizes or strides below 0");
+    }
+    if alignment <= 0 || alignment % element as i64 != 0 {
+        return because(BAD, format!("an alignment of {alignment} bytes"));
+    }
+    Ok(Tensor { name: state.integer(906).unwrap_or(0), data_type, sizes, strides, alignment })
+}
+
+fn window(state: &State) -> Answer<Window> {
+    let count = state.integer(106).unwrap_or(0);
+    let list = |name, fill: Option<i64>, least: i64| match state.integers(name).or_else(|| Some(vec![fill?; usize::try_from(count).ok()?]))
+    {
+        Some(list) if list.len() as i64 == count && list.iter().all(|number| *number >= least) => Ok(list),
+        _ => because(BAD, format!("attribute {name} of a convolution along {count} axes")),
+    };
+    if !(2..=6).contains(&count) {
+        return because(BAD, format!("a convolution along {count} axes"));
+    }
+    Ok(Window {
+        dilations: list(102, None, 1)?,
+        strides: list(103, None, 1)?,
+        behind: list(104, Some(0), 0)?,
+        before: list(105, Some(0), 0)?,
+        flips: state.number(101).unwrap_or(0) == 0,
+    })
+}
+
+fn convolution(of: c_int, state: &State) -> Answer<Convolution> {
+    let first = first_of(of);
+    let other = |at| match state.other(first + at) {
+        Some(other) => other.made(),
+        None => because(BAD, format!("no attribute {}", first + at)),
+    };
+    let tensor = |at| match other(at)? {
+        Made::Tensor(tensor) => Ok(tensor),
+        _ => because(BAD, format!("attribute {} is no tensor", first + at)),
+    };
+    let Made::Window(window) = other(2)? else { return because(BAD, "a convolution without one") };
+    let (alpha, beta) = (state.float(first).unwrap_or(1.0), state.float(first + 1).unwrap_or(0.0));
+    Convolution { kind: of, filter: tensor(3)?, input: tensor(4)?, result: tensor(5)?, window, alpha, beta }.checked()
+}
+
+fn graph(state: &State) -> Answer<Graph> {
+    let operations = state.others.get(&801).map_or(&[][..], Vec::as_slice);
+    let [operation] = operations else { return because(BAD, format!("a graph of {} operations", operations.len())) };
+    match operation.made()? {
+        Made::Convolution(convolution) => Ok(Graph { convolution, handle: handle(state, 800) }),
+        _ => because(BAD, "a graph of what is no operation"),
+    }
+}
+
+fn handle(state: &State, name: c_int) -> Option<usize> {
+    state.integer(name).map(|handle| handle as usize).filter(|handle| *handle != 0)
+}
+
+fn properties(state: &State) -> Answer<String> {
+    if let Some(text) = state.values.get(&2702) {
+        let properties: Option<Value> = serde_json::from_slice(text).ok();
+        let missing = PROPERTIES.iter().find(|name| properties.as_ref().is_none_or(|properties| properties.get(name).is_none()));
+        return match missing {
+            Some(name) => because(BAD, format!("properties without {name}")),
+            None => Ok(String::from_utf8_lossy(text).into_owned()),
+        };
+    }
+    match state.number(2700).map(driver::properties) {
+        Some(Some(json)) => Ok(json),
+        _ => because(NOT_INITIALIZED, "no such card"),
+    }
+}
+
+/// Whether a descriptor names a card, or a handle does; there is none beside them.
+fn card(state: &State, name: c_int) -> Answer<bool> {
+    match state.other(name).map(|other| other.made()) {
+        Some(Ok(Made::Properties(_))) => Ok(true),
+        Some(_) => because(BAD, format!("attribute {name} is no card's properties")),
+        None => Ok(false),
+    }
+}
+
+fn graph_of(state: &State, name: c_int) -> Answer<Option<Graph>> {
+    match state.other(name).map(|other| other.made()) {
+        Some(Ok(Made::Graph(graph))) => Ok(Some(graph)),
+        Some(_) => because(BAD, format!("attribute {name} is no graph")),
+        None => Ok(None),
+    }
+}
+
+fn heuristics(state: &State) -> Answer<Made> {
+    let Some(graph) = graph_of(state, 201)? else { return because(BAD, "heuristics without a graph") };
+    card(state, 204)?;
+    let is_known = graph.convolution.tensors().iter().all(|tensor| tensor.element().is_some());
+    let engines = if is_known { Engine::all(&graph.convolution) } else { Vec::new() };
+    Ok(Made::Engines(engines.into_iter().map(|engine| Choice { graph: graph.clone(), engine }).collect()))
+}
+
+fn engine(state: &State) -> Answer<Choice> {
+    let Some(graph) = graph_of(state, 1300)? else { return because(NULL, "an engine without a graph") };
+    let knows_card = card(state, 1307)? || graph.handle.is_some();
+    let index = state.integer(1301).unwrap_or(-1);
+    match Engine::of(&graph.convolution, index, &[]) {
+        None => because(NOT_SUPPORTED, format!("no engine {index}")),
+        Some(engine) if engine.uses_tensor_cores() && !knows_card => because(WRONG_CARD, format!("engine {index} for no card")),
+        Some(engine) => Ok(Choice { graph, engine }),
+    }
+}
+
+fn choice(state: &State) -> Answer<Choice> {
+    let Some(Ok(Made::Engine(Choice { graph, engine }))) = state.other(300).map(|other| other.made()) else {
+        return because(BAD, "a choice without an engine");
+    };
+    let knobs = state.others.get(&302).map_or(&[][..], Vec::as_slice);
+    let knob = |knob: &std::sync::Arc<Descriptor>| match knob.made()? {
+        Made::Knob(of, value) => Ok((of, value)),
+        _ => because(BAD, "a knob that is none"),
+    };
+    let knobs: Vec<(c_int, i64)> = knobs.iter().map(knob).collect::<Answer<_>>()?;
+    match Engine::of(&graph.convolution, engine.index, &knobs) {
+        Some(engine) => Ok(Choice { graph, engine }),
+        None => because(NOT_SUPPORTED, format!("engine {} has no such knobs", engine.index)),
+    }
+}
+
+/// A plan for a handle's card may want more workspace than one for a card's properties: as a test has set.
+fn plan(state: &State) -> Answer<Plan> {
+    let Some(Ok(Made::Choice(choice))) = state.other(401).map(|other| other.made()) else {
+        return because(BAD, "a plan without an engine");
+    };
+    card(state, 407)?;
+    let handle = handle(state, 400);
+    let more = handle.map(driver::more_workspace).transpose()?.unwrap_or(0);
+    let workspace = choice.engine.workspace + more;
+    Ok(Plan { choice, handle, workspace })
+}
+
+fn pack(state: &State) -> Answer<Pack> {
+    let (names, addresses) = (state.integers(1000).unwrap_or_default(), state.integers(1001).unwrap_or_default());
+    if names.is_empty() || names.len() != addresses.len() {
+        return because(BAD, "addresses of tensors");
+    }
+    let tensors: Vec<(i64, u64)> = names.iter().copied().zip(addresses.iter().map(|address| *address as u64)).collect();
+    Ok(Pack { tensors, workspace: state.integer(1003).unwrap_or(0) as u64 })
+}
+
+/// Knobs of one type twice are no choice.
+pub fn are_apart(knobs: &[std::sync::Arc<Descriptor>]) -> bool {
+    let types: BTreeSet<c_int> = knobs.iter().filter_map(|knob| knob.state().number(600)).collect();
+    types.len() == knobs.len()
+}

@@ -1,0 +1,84 @@
+//! Plans on a handle's stream.
+
+use std::ffi::{c_int, c_void};
+
+use crate::convolution::Convolution;
+use crate::descriptor::{Answer, Descriptor, Made, Pack, Plan, because};
+use crate::driver;
+use crate::status::{BAD, MISALIGNED, NULL};
+
+/// A convolution with the addresses of its tensors and of its workspace.
+struct Work {
+    convolution: Convolution,
+    tensor_cores: bool,
+    tensors: [u64; 3],
+    workspace: (u64, u64),
+}
+
+/// The driver's status for memory that cannot be used.
+const NO_ADDRESS: c_int = 700;
+/// What an engine leaves in its workspace.
+const LEFT: u8 = 0xB5;
+
+impl Work {
+    fn run(&self) -> c_int {
+        let of = self.convolution.tensors();
+        let places: [*mut u8; 3] = std::array::from_fn(|at| driver::host(self.tensors[at], of[at].extent()));
+        let (workspace, bytes) = self.workspace;
+        let scratch = if bytes > 0 { driver::host(workspace, bytes) } else { std::ptr::dangling_mut() };
+        if places.iter().any(|place| place.is_null()) || scratch.is_null() {
+            return NO_ADDRESS;
+        }
+        // SAFETY: the driver has said that these bytes are a card's, and nothing else runs on the stream.
+        unsafe {
+            scratch.write_bytes(LEFT, bytes as usize);
+            self.convolution.compute(places, self.tensor_cores);
+        }
+        0
+    }
+}
+
+/// Does the work that it is given.
+unsafe extern "C" fn act(with: *mut c_void) -> c_int {
+    // SAFETY: `execute` pushes it with such a value.
+    unsafe { &*with.cast::<Work>() }.run()
+}
+
+unsafe extern "C" fn end(with: *mut c_void) {
+    // SAFETY: as above, once.
+    drop(unsafe { Box::from_raw(with.cast::<Work>()) });
+}
+
+/// Pushes a plan with addresses on the handle's stream.
+///
+/// # Errors
+/// As cuDNN. A plan for another card than the handle's is refused, and so are addresses that are null or not aligned as the tensors say.
+pub fn execute(handle: usize, plan: &Descriptor, pack: &Descriptor) -> Answer<()> {
+    let (Made::Plan(Plan { choice, handle: of, workspace }), Made::Pack(pack)) = (plan.made()?, pack.made()?) else {
+        return because(BAD, "no plan, or no addresses");
+    };
+    if of != Some(handle) {
+        return because(BAD, "a plan that was not made for the handle");
+    }
+    let Convolution { input, filter, result, .. } = &choice.graph.convolution;
+    let address = |tensor: &crate::convolution::Tensor| {
+        let found = pack.tensors.iter().find(|(name, _)| *name == tensor.name).map_or(0, |(_, address)| *address);
+        match found {
+            0 => because(NULL, format!("no address of tensor {}", tensor.name)),
+            address if address % tensor.alignment as u64 != 0 => because(MISALIGNED, format!("tensor {} at {address:#x}", tensor.name)),
+            address => Ok(address),
+        }
+    };
+    let tensors = [address(input)?, address(filter)?, address(result)?];
+    let Pack { workspace: place, .. } = pack;
+    if workspace > 0 && place == 0 {
+        return because(NULL, "no workspace");
+    }
+    if choice.graph.convolution.tensors().iter().any(|tensor| tensor.elements() == 0) {
+        return because(BAD, "a tensor without elements");
+    }
+    let tensor_cores = choice.engine.uses_tensor_cores();
+    let work = Box::new(Work { convolution: choice.graph.convolution, tensor_cores, tensors, workspace: (place, workspace) });
+    // SAFETY: both take a `Work`, which may go to any thread.
+    unsafe { driver::push(handle, act, end, Box::into_raw(work).cast()) }
+}
