@@ -11,7 +11,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use plimsoll_base::{Bytes, Result};
-use plimsoll_request::{Arguments, KernelRequest};
+use plimsoll_request::{Arguments, KernelRequest, Part};
 use serde::{Deserialize, Serialize};
 
 use crate::{Cost, DeviceSpec, Load, Prepared};
@@ -121,6 +121,12 @@ pub trait Library: Send + Sync + fmt::Debug {
     /// Whether the device gains by computing two requests at once. The second is the only reader of the first's results.
     fn takes(&self, _spec: &DeviceSpec, _first: &KernelRequest, _second: &KernelRequest) -> bool {
         false
+    }
+
+    /// The request of one of so many equal parts of a request's rows, where variants of one numerics give its results the bits that they
+    /// have in the whole.
+    fn part(&self, _spec: &DeviceSpec, _request: &KernelRequest, _parts: u64) -> Option<Part> {
+        None
     }
 }
 

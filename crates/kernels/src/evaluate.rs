@@ -51,34 +51,39 @@ impl CpuKernels {
         inputs: &[&[u8]],
         outputs: &[u64],
     ) -> Result<Vec<Vec<u8>>> {
-        let Made { steps, between } = make(available(instructions)?, request)?;
-        let mut arguments: Vec<AlignedBytes> = inputs.iter().map(|bytes| AlignedBytes::copy_of(bytes)).collect();
-        arguments.extend(outputs.iter().map(|bytes| AlignedBytes::zeroed(*bytes as usize)));
-        let mut between: Vec<AlignedBytes> = between.iter().map(|bytes| AlignedBytes::zeroed(*bytes as usize)).collect();
-        for (prepared, args) in &steps {
-            let all = || (0..arguments.len() as u32).map(StepArg::Argument).collect();
-            let args = args.clone().unwrap_or_else(all);
-            let mut pointers = Vec::with_capacity(args.len());
-            for arg in args {
-                pointers.push(match arg {
-                    StepArg::Argument(index) => arguments.get_mut(index as usize).map(AlignedBytes::as_mut_ptr),
-                    StepArg::Between(index) => between.get_mut(index as usize).map(AlignedBytes::as_mut_ptr),
-                });
-            }
-            let pointers = pointers.into_iter().collect::<Option<Vec<*mut u8>>>();
-            let pointers = pointers.ok_or_else(|| Error::invalid_argument("a request with other arguments"))?;
-            let mut scratch = AlignedBytes::zeroed(prepared.scratch as usize);
-            let mut worker = AlignedBytes::zeroed(prepared.per_worker as usize);
-            let args = Args { pointers: &pointers, scratch: scratch.as_mut_ptr(), worker: worker.as_mut_ptr() };
-            // SAFETY: every buffer is its own, 64-byte aligned and as long as the caller says the request has it. One thread runs
-            // all pieces. The processor has the instruction set.
-            unsafe { prepared.kernel.run(0..prepared.chunks, &args) }.map_err(|fault| {
-                debug_assert!(request.can_fail(), "{request:?} failed: {fault:?}");
-                fault.to_error()
-            })?;
-        }
-        Ok(arguments[inputs.len()..].iter().map(|output| output.as_slice().to_vec()).collect())
+        run_made(&make(available(instructions)?, request)?, request, inputs, outputs)
     }
+}
+
+/// Runs kernels of this processor's on inputs; the outputs have so many bytes.
+pub(crate) fn run_made(made: &Made, request: &KernelRequest, inputs: &[&[u8]], outputs: &[u64]) -> Result<Vec<Vec<u8>>> {
+    let Made { steps, between } = made;
+    let mut arguments: Vec<AlignedBytes> = inputs.iter().map(|bytes| AlignedBytes::copy_of(bytes)).collect();
+    arguments.extend(outputs.iter().map(|bytes| AlignedBytes::zeroed(*bytes as usize)));
+    let mut between: Vec<AlignedBytes> = between.iter().map(|bytes| AlignedBytes::zeroed(*bytes as usize)).collect();
+    for (prepared, args) in steps {
+        let all = || (0..arguments.len() as u32).map(StepArg::Argument).collect();
+        let args = args.clone().unwrap_or_else(all);
+        let mut pointers = Vec::with_capacity(args.len());
+        for arg in args {
+            pointers.push(match arg {
+                StepArg::Argument(index) => arguments.get_mut(index as usize).map(AlignedBytes::as_mut_ptr),
+                StepArg::Between(index) => between.get_mut(index as usize).map(AlignedBytes::as_mut_ptr),
+            });
+        }
+        let pointers = pointers.into_iter().collect::<Option<Vec<*mut u8>>>();
+        let pointers = pointers.ok_or_else(|| Error::invalid_argument("a request with other arguments"))?;
+        let mut scratch = AlignedBytes::zeroed(prepared.scratch as usize);
+        let mut worker = AlignedBytes::zeroed(prepared.per_worker as usize);
+        let args = Args { pointers: &pointers, scratch: scratch.as_mut_ptr(), worker: worker.as_mut_ptr() };
+        // SAFETY: every buffer is its own, 64-byte aligned and as long as the caller says the request has it. One thread runs
+        // all pieces. The processor has the instruction set.
+        unsafe { prepared.kernel.run(0..prepared.chunks, &args) }.map_err(|fault| {
+            debug_assert!(request.can_fail(), "{request:?} failed: {fault:?}");
+            fault.to_error()
+        })?;
+    }
+    Ok(arguments[inputs.len()..].iter().map(|output| output.as_slice().to_vec()).collect())
 }
 
 /// Runs all pieces of `prepared` on these inputs; the outputs are `output_bytes` long each.

@@ -23,6 +23,8 @@ mod narrow;
 pub mod nn;
 pub mod norm;
 mod packing;
+#[cfg(test)]
+mod part_tests;
 pub mod pool;
 pub mod product;
 pub mod random;

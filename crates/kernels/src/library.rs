@@ -2,6 +2,7 @@
 
 use plimsoll_base::{Code, DataType, Error, Result};
 use plimsoll_device::{Cost, CpuLibrary, DeviceSpec, Fault, InstructionSet, KernelCall, Library, Load, Prepared, Step, StepArg, Variant};
+use plimsoll_request::anchor::Anchor;
 use plimsoll_request::check::Requirement;
 use plimsoll_request::gather::Gather;
 use plimsoll_request::movement::Movement;
@@ -9,7 +10,7 @@ use plimsoll_request::nn::Nn;
 use plimsoll_request::pool::{Maxima, Pooling, Positions};
 use plimsoll_request::random::Random;
 use plimsoll_request::reduce::{ReduceOp, Reduction};
-use plimsoll_request::{Arguments, KernelRequest};
+use plimsoll_request::{Arguments, KernelRequest, Part};
 
 use crate::random::RandomOp;
 use crate::simd::Isa;
@@ -117,6 +118,14 @@ impl Library for CpuKernels {
             _ => false,
         }
     }
+
+    fn part(&self, _: &DeviceSpec, request: &KernelRequest, parts: u64) -> Option<Part> {
+        let part = request.part(parts)?;
+        // One row is summed in another order than several.
+        let is_row =
+            matches!(part.request, KernelRequest::Anchor { anchor: Anchor::Product(_, spec), .. } if spec.m == 1 && spec.batch == 1);
+        (!is_row).then_some(part)
+    }
 }
 
 impl CpuLibrary for CpuKernels {
@@ -154,6 +163,10 @@ impl Library for OneVariant {
 
     fn takes(&self, spec: &DeviceSpec, first: &KernelRequest, second: &KernelRequest) -> bool {
         CpuKernels.takes(spec, first, second)
+    }
+
+    fn part(&self, spec: &DeviceSpec, request: &KernelRequest, parts: u64) -> Option<Part> {
+        CpuKernels.part(spec, request, parts)
     }
 }
 

@@ -58,6 +58,7 @@ fn model(model: &Model, names: &mut Names, operations: &mut Words) -> Json {
             "recomputed": fitting.recomputed.iter().map(|name| shown(name)).collect::<Vec<_>>(),
             "offloaded": fitting.offloaded.0,
             "masked": fitting.masked,
+            "parts": fitting.parts,
             "saved": fitting.saved.0,
         })),
         "curves": model.curves.iter().map(curve).collect::<Vec<_>>(),
@@ -181,6 +182,7 @@ fn curve(curve: &Curve) -> Json {
         "recomputed": column(&curve.points, |point| point.recomputed),
         "offloaded": column(&curve.points, |point| point.offloaded.0),
         "masked": column(&curve.points, |point| point.masked),
+        "parts": column(&curve.points, |point| point.parts),
         "profile": column(&curve.points, profile),
     })
 }

@@ -1447,7 +1447,7 @@ function shared(state) {
 function fitCard(model, states) {
   const cards = [];
   if (model.fitting) {
-    const { recomputed, offloaded, masked, saved } = model.fitting;
+    const { recomputed, offloaded, masked, parts, saved } = model.fitting;
     const counts = new Map();
     recomputed.forEach((name) => counts.set(name, (counts.get(name) || 0) + 1));
     const list = make(
@@ -1466,6 +1466,7 @@ function fitCard(model, states) {
             (recomputed.length || offloaded > 0 ? `${many(recomputed.length, "op runs", "ops run")} again` : "Ops have another order") +
             (offloaded > 0 ? ` and ${size(offloaded)} wait in slower memory` : "") +
             (masked > 0 ? ` and ${many(masked, "value is", "values are")} kept as masks` : "") +
+            (parts > 0 ? ` and ${many(parts, "chain of ops runs", "chains of ops run")} in parts` : "") +
             `, which saves ${size(saved)}.`,
         }),
         recomputed.length ? list : null
@@ -1563,6 +1564,7 @@ function curveCard(model, curve, state) {
       curve.recomputed[index] ? `${many(curve.recomputed[index], "op runs", "ops run")} again` : "nothing runs again",
       curve.offloaded[index] ? `, ${size(curve.offloaded[index])} wait in slower memory` : "",
       curve.masked[index] ? `, ${many(curve.masked[index], "value is", "values are")} kept as masks` : "",
+      curve.parts[index] ? `, ${many(curve.parts[index], "chain of ops runs", "chains of ops run")} in parts` : "",
       ...(state && index < count - 1 ? [make("br"), "The outline in the picture is what is live then, over a step of its own."] : [])
     );
     if (state) {

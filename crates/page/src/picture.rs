@@ -242,6 +242,8 @@ pub struct Fitting {
     pub offloaded: Bytes,
     /// Of how many values a mask is kept in their place.
     pub masked: usize,
+    /// How many chains of operations are done part by part.
+    pub parts: usize,
     /// The bytes of arenas that this saves.
     pub saved: Bytes,
 }
@@ -270,6 +272,8 @@ pub struct Point {
     pub offloaded: Bytes,
     /// Of how many values a mask is kept in their place.
     pub masked: usize,
+    /// How many chains of operations are done part by part.
+    pub parts: usize,
     /// For each command of the device, in order: when it ends, in predicted seconds, and the bytes that are live during it.
     pub profile: Vec<(f64, Bytes)>,
 }

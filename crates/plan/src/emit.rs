@@ -1,4 +1,4 @@
-//! Commands of works. A loop becomes copies of what it carries, its beginning, the commands of its body, and its end. A loop of several
+//! Commands of works. Works in parts have a command for each kernel and part. A loop becomes copies of what it carries, its beginning, the commands of its body, and its end. A loop of several
 //! devices becomes these in the queue of each: their ends wait for one another.
 
 use plimsoll_device::{BufferRef, Command, Place, Work as Call};
@@ -6,7 +6,7 @@ use plimsoll_graph::id::Id;
 use plimsoll_graph::{IdVec, NodeId};
 
 use crate::Request;
-use crate::lir::{Arg, Home, Lir, RegionId, ValueId, Work, WorkId, WorkKind};
+use crate::lir::{Arg, Home, Lir, PartArg, PartStep, Parts, RegionId, ValueId, Work, WorkId, WorkKind};
 use crate::live::{Arena, Lane, Live};
 use crate::pack::{Addresses, addresses, label, traffic};
 use crate::plan::DeviceId;
@@ -183,6 +183,7 @@ impl Emit<'_> {
                 WorkKind::Loop { body, carried, trips } => {
                     commands.extend(self.repeat(*id, (*body, *carried), within.lane.device, within.times * trips.predicted()));
                 }
+                WorkKind::Parts(parts) => commands.extend(self.parts(*id, parts, within.addresses.scratch[position], within.times)),
                 _ => commands.push(self.plain(*id, within.addresses.scratch[position], within.times)),
             }
             commands[first].waits.extend(waits);
@@ -225,6 +226,40 @@ impl Emit<'_> {
         let command = Command { scratch, worker_scratch, ..self.command(work, call, args) };
         let (seconds, nodes, bytes) = (work.seconds() * times, work.nodes.clone(), traffic(self.lir, id));
         Emitted { command, work: id, waits: Vec::new(), with: Vec::new(), seconds, nodes, bytes }
+    }
+
+    /// The commands of works in parts. Their scratch begins at `scratch`, counted from the beginning of their region.
+    fn parts(&self, id: WorkId, parts: &Parts, scratch: Option<u64>, times: f64) -> Vec<Emitted> {
+        let work = &self.lir.works[id];
+        let base = scratch.unwrap_or(0) + self.regions.base(self.lir.values[work.outputs[0]].region, work.device);
+        let inside = |offset: u64, bytes: u64| BufferRef { place: Place::Arena(work.device.index() as u32), offset: base + offset, bytes };
+        let slice = |whole: BufferRef, part: u64| {
+            let bytes = whole.bytes / parts.count;
+            BufferRef { offset: whole.offset + part * bytes, bytes, ..whole }
+        };
+        let command = |(part, step): (u64, &PartStep)| {
+            let arg = |arg: &PartArg| match *arg {
+                PartArg::Input { index, is_cut: false } => self.buffer(work.inputs[index].value),
+                PartArg::Input { index, is_cut: true } => slice(self.buffer(work.inputs[index].value), part),
+                PartArg::Output(index) => slice(self.buffer(work.outputs[index]), part),
+                PartArg::Between(index) => inside(parts.between[index].0, parts.between[index].1),
+            };
+            let args: Vec<BufferRef> = step.args.iter().map(arg).collect();
+            let (at, shared, slices) = step.scratch;
+            let scratch = (shared > 0).then(|| inside(at, shared));
+            let worker_scratch = (slices > 0).then(|| inside(at + shared, slices));
+            let bytes = step.args.iter().zip(&args).fold((0, 0), |(read, written), (arg, buffer)| match arg {
+                PartArg::Output(_) => (read, written + buffer.bytes),
+                PartArg::Between(index) if parts.makes(step, *index) => (read, written + buffer.bytes),
+                _ => (read + buffer.bytes, written),
+            });
+            let call = Call::Kernel(step.call.clone());
+            let label = label(self.request.graph, &step.nodes);
+            let command = Command { work: call, args, scratch, worker_scratch, guard: None, waits: Vec::new(), label };
+            let (seconds, nodes) = (step.seconds * times, step.nodes.clone());
+            Emitted { command, work: id, waits: Vec::new(), with: Vec::new(), seconds, nodes, bytes }
+        };
+        parts.calls().map(command).collect()
     }
 
     /// The commands of a loop in the queue of a device. Its body runs so many times.

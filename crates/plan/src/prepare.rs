@@ -18,7 +18,7 @@ use crate::plan::DeviceId;
 /// A work's kernel and predicted time.
 #[derive(Clone, Debug)]
 pub(crate) struct Prepare {
-    /// None for copies, works on files, and loops.
+    /// None for copies, works on files, loops and works in parts.
     pub kernel: Option<KernelCall>,
     pub seconds: f64,
     /// Bytes of scratch that all pieces share, as a multiple of the device's alignment, and of the slices behind it, one for each
@@ -97,6 +97,7 @@ pub(crate) fn prepare(request: &Request<'_>, lir: &Lir, work: &Work) -> Result<P
         WorkKind::Kernel { call, .. } => Some(call.clone()),
         WorkKind::Request { .. } => return Err(Error::internal("a request without a variant")),
         WorkKind::Loop { body, trips, .. } => return repeated(request, lir, work, (*body, *trips)),
+        WorkKind::Parts(parts) => return Ok(Prepare { kernel: None, seconds: parts.seconds(), shared: parts.scratch, slices: 0 }),
         _ => request_of(work).map(|kernel| choose_one(request, work.device, kernel)).transpose()?,
     };
     let spec = &request.devices[work.device.index()];

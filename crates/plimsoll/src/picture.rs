@@ -31,6 +31,7 @@ impl Plan {
             recomputed: self.recomputed().map(str::to_string).collect(),
             offloaded: self.offloaded(),
             masked: fitting.masked.len(),
+            parts: fitting.parts.len(),
             saved: fitting.unfitted.iter().zip(self.devices()).map(|(before, device)| *before - device.arena).sum(),
         });
         Model {
@@ -87,6 +88,7 @@ impl Plan {
             recomputed: point.recomputed,
             offloaded: point.offloaded,
             masked: point.masked,
+            parts: point.parts,
             profile: point.profile.clone(),
         };
         Some(Curve { need, points: points.iter().map(point).collect() })

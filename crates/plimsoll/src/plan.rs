@@ -182,6 +182,12 @@ impl Plan {
         masked.iter().filter_map(|(node, bytes)| self.nodes.get(node).map(|(name, ..)| (name.as_str(), *bytes)))
     }
 
+    /// For each chain of operations that is done part by part of its rows so that it fits: its node, and the number of parts.
+    pub fn parts(&self) -> impl Iterator<Item = (&str, u64)> {
+        let parts = self.fitting().map_or(&[][..], |fitting| &fitting.parts);
+        parts.iter().filter_map(|(node, count)| self.nodes.get(node).map(|(name, ..)| (name.as_str(), *count)))
+    }
+
     /// How it was made to fit, where it was.
     pub fn fitting(&self) -> Option<&Fitting> {
         self.inner.fitting.as_ref()
@@ -329,6 +335,11 @@ impl fmt::Display for Plan {
                 0 => {}
                 1 => how += " and a mask is kept of 1 value",
                 values => how += &format!(" and masks are kept of {values} values"),
+            }
+            match fitting.parts.len() {
+                0 => {}
+                1 => how += " and 1 chain of ops runs in parts",
+                chains => how += &format!(" and {chains} chains of ops run in parts"),
             }
             writeln!(f, "made to fit: {how}, which saves {saved}")?;
         }

@@ -21,6 +21,7 @@ pub mod lrn;
 pub mod movement;
 pub mod nn;
 pub mod norm;
+mod part;
 pub mod pool;
 pub mod product;
 pub mod random;
@@ -32,4 +33,5 @@ pub mod warp;
 pub mod window;
 
 pub use arguments::Arguments;
+pub use part::Part;
 pub use request::KernelRequest;

@@ -46,17 +46,19 @@ fn a_plan_at_a_limit_of_the_curve_is_the_plan_of_the_curve() {
 
 #[test]
 fn a_file_is_a_second_line() {
+    // Towers of 31 examples are not divided into parts, which would leave nothing to wait in a file.
+    let towers = TOWERS.replace("=64", "=62");
     let folder = Folder::new("spill");
     let file = format!("--spill {}=4MiB", folder.0.display());
-    let unlimited = document(&format!("{TOWERS} {file} --curve"));
+    let unlimited = document(&format!("{towers} {file} --curve"));
     let least = number(&unlimited, "minimum_limit_bytes");
     let buffer = number(&unlimited["devices"][0], "overhead_bytes");
-    assert!(buffer > 0 && least <= number(&document(TOWERS), "minimum_limit_bytes") + buffer);
+    assert!(buffer > 0 && least <= number(&document(&towers), "minimum_limit_bytes") + buffer);
     let curve = unlimited["curve"].as_array().unwrap();
     assert!(curve.iter().any(|point| number(point, "offloaded_bytes") > 0), "{curve:?}");
     let mut before: Option<(u64, f64)> = None;
     for point in curve {
-        let plan = document(&format!("{TOWERS} {file} --memory-limit CPU:0={}B", number(point, "limit_bytes")));
+        let plan = document(&format!("{towers} {file} --memory-limit CPU:0={}B", number(point, "limit_bytes")));
         let peak = number(&plan["devices"][0], "peak_bytes");
         assert_eq!((&plan["fits"], peak), (&true.into(), number(point, "peak_bytes")), "{point}");
         assert_eq!(number(&plan, "offloaded_bytes"), number(point, "offloaded_bytes"));
@@ -67,7 +69,7 @@ fn a_file_is_a_second_line() {
         assert!(before.is_none_or(|(low, slow)| low <= peak && seconds <= slow), "{point}: {seconds}, {before:?}");
         before = Some((peak, seconds));
     }
-    let refused = document(&format!("{TOWERS} {file} --memory-limit CPU:0={}B", least - 1));
+    let refused = document(&format!("{towers} {file} --memory-limit CPU:0={}B", least - 1));
     assert_eq!((&refused["fits"], number(&refused, "shortfall_bytes"), number(&refused, "minimum_limit_bytes")), (&false.into(), 1, least));
 }
 

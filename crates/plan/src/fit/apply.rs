@@ -23,6 +23,8 @@ pub(super) struct Applied {
     pub offloaded: Vec<(NodeId, Bytes)>,
     /// The nodes of the values of which masks are kept in their place, with the bytes of the masks.
     pub masked: Vec<(NodeId, Bytes)>,
+    /// The nodes of chains in parts, with the numbers of parts.
+    pub parts: Vec<(NodeId, u64)>,
 }
 
 /// The region at hand with the works of a schedule, and its loops with those of their bodies.
@@ -118,5 +120,5 @@ pub(super) fn apply(request: &Request<'_>, before: &Lir, steps: &[Step], away: A
         return Err(Error::internal("a schedule lacks a work"));
     }
     lir.region_mut().works = order;
-    Ok(Applied { lir, recomputed, offloaded, masked: Vec::new() })
+    Ok(Applied { lir, recomputed, offloaded, masked: Vec::new(), parts: Vec::new() })
 }

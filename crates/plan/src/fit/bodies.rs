@@ -24,6 +24,7 @@ const MOST_BODIES: usize = 16;
 const LEAST_PART: u64 = 64;
 
 /// A schedule of the body of a loop.
+#[derive(Clone)]
 struct Body {
     /// The works in the order of their first runs; steps are their numbers.
     works: Arc<[WorkId]>,
@@ -35,7 +36,7 @@ struct Body {
 }
 
 /// For each region that a loop holds its schedules below the one that it has, each with a smaller arena and no less time.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct Bodies(HashMap<RegionId, Vec<Body>>);
 
 impl Bodies {
@@ -89,6 +90,12 @@ impl Bodies {
         Ok(bodies)
     }
 
+    /// The same where works have other numbers.
+    pub fn renumbered(&self, works: &IdVec<WorkId, Option<WorkId>>) -> Bodies {
+        let body = |body: &Body| Body { works: body.works.iter().filter_map(|work| works[*work]).collect(), ..body.clone() };
+        Bodies(self.0.iter().map(|(region, bodies)| (*region, bodies.iter().map(body).collect())).collect())
+    }
+
     /// The ways to run a loop with less.
     pub fn ways(&self, body: RegionId, trips: Trips) -> Vec<Way> {
         let bodies = self.0.get(&body).map_or(&[][..], |bodies| bodies);
@@ -124,7 +131,7 @@ pub(super) fn may_repeat(lir: &Lir, region: RegionId) -> bool {
     lir.regions[region].works.iter().map(|work| &lir.works[*work].kind).all(|kind| match kind {
         WorkKind::Loop { body, .. } => may_repeat(lir, *body),
         WorkKind::Request { .. } | WorkKind::Outside { .. } => false,
-        WorkKind::Expr { .. } | WorkKind::Anchor { .. } | WorkKind::Kernel { .. } | WorkKind::Copy => true,
+        WorkKind::Expr { .. } | WorkKind::Anchor { .. } | WorkKind::Kernel { .. } | WorkKind::Copy | WorkKind::Parts(_) => true,
     })
 }
 

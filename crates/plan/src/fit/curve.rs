@@ -29,6 +29,8 @@ pub struct CurvePoint {
     pub offloaded: Bytes,
     /// Of how many values a mask is kept in their place.
     pub masked: usize,
+    /// How many chains of works are done part by part of their rows.
+    pub parts: usize,
     /// For each command of the device, in order: when it ends, in predicted seconds, and the bytes of the device that are live during
     /// it.
     pub profile: Vec<(f64, Bytes)>,
@@ -68,8 +70,8 @@ pub fn curve(request: &Request<'_>, device: DeviceId) -> Result<Vec<CurvePoint>>
         let peak = outside + descent.bytes(state)?.unwrap_or(highest);
         let (seconds, profile) = profile(&applied.lir, request, device, outside);
         let offloaded = applied.offloaded.iter().map(|(_, bytes)| *bytes).sum();
-        let (recomputed, masked) = (applied.recomputed.len(), applied.masked.len());
-        points.push(CurvePoint { limit: outside + room, peak, seconds, recomputed, offloaded, masked, profile });
+        let (recomputed, masked, parts) = (applied.recomputed.len(), applied.masked.len(), applied.parts.len());
+        points.push(CurvePoint { limit: outside + room, peak, seconds, recomputed, offloaded, masked, parts, profile });
     }
     Ok(points)
 }

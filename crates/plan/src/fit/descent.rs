@@ -1,5 +1,7 @@
 //! The descent of one device: schedules with ever lower peaks and no better times.
 
+use std::rc::Rc;
+
 use plimsoll_base::{Bytes, Result};
 use plimsoll_fit::{Problem, State};
 use plimsoll_graph::NodeId;
@@ -8,6 +10,7 @@ use plimsoll_graph::id::Id;
 use super::apply::{self, Applied};
 use super::away::Away;
 use super::bodies::Bodies;
+use super::in_parts::{WithParts, with_parts};
 use super::masks::{WithMasks, with_masks};
 use super::{arenas, packed, part, problem};
 use crate::Request;
@@ -37,7 +40,6 @@ pub(super) struct Descent<'a> {
     request: &'a Request<'a>,
     /// What schedules are made of. The first is the schedule as it is.
     bases: Vec<Base>,
-    bodies: Bodies,
     away: Away,
     /// What the arenas of the other devices may take.
     most: Vec<Option<Bytes>>,
@@ -53,16 +55,20 @@ pub(super) struct Descent<'a> {
 /// Works in an order.
 struct Base {
     lir: Lir,
+    /// The schedules of its loops' bodies.
+    bodies: Rc<Bodies>,
     /// The values of which masks are kept in their place, each with the bytes of the mask.
     masks: Vec<(NodeId, Bytes)>,
+    /// The chains in parts, each with the number of parts.
+    parts: Vec<(NodeId, u64)>,
     /// So much less than its peak may a schedule take: see [`problem::uncounted`].
     uncounted: u64,
 }
 
 impl Base {
-    fn new(request: &Request<'_>, device: DeviceId, lir: Lir, masks: Vec<(NodeId, Bytes)>) -> Base {
+    fn new(request: &Request<'_>, device: DeviceId, lir: Lir, bodies: &Rc<Bodies>) -> Base {
         let uncounted = problem::uncounted(request, &lir, device);
-        Base { lir, masks, uncounted }
+        Base { lir, bodies: Rc::clone(bodies), masks: Vec::new(), parts: Vec::new(), uncounted }
     }
 }
 
@@ -73,17 +79,23 @@ impl<'a> Descent<'a> {
         let (away, taken) = (Away::of(request, device), arenas(request, &lir));
         let room = |at: DeviceId| most[at.index()].map_or(Bytes(u64::MAX / 2), |most| most - taken[at.index()]);
         let slow = away.slow.map(|slow| slow.for_search(request, device, room(slow.device))).filter(|slow| slow.bytes > 0);
-        let bodies = Bodies::new(request, &lir, device, taken[device.index()])?;
+        let bodies = Rc::new(Bodies::new(request, &lir, device, taken[device.index()])?);
         let ordered = ordered(request, &lir, device);
         let masked = with_masks(request, ordered.as_ref().unwrap_or(&lir), device, taken[device.index()])?;
         let is_file = away.slow.is_some_and(|slow| !request.devices[slow.device.index()].kind.computes());
-        let mut bases = vec![Base::new(request, device, lir, Vec::new())];
-        bases.extend(ordered.map(|lir| Base::new(request, device, lir, Vec::new())));
+        let mut bases = vec![Base::new(request, device, lir, &bodies)];
+        bases.extend(ordered.map(|lir| Base::new(request, device, lir, &bodies)));
         let searched = bases.len() - 1;
-        bases.extend(masked.map(|WithMasks { lir, masks }| Base::new(request, device, lir, masks)));
+        bases.extend(masked.map(|WithMasks { lir, masks }| Base { masks, ..Base::new(request, device, lir, &bodies) }));
+        // Of what came last: with masks, where there are some.
+        let last = bases.len() - 1;
+        if let Some(WithParts { lir, parts, works }) = with_parts(request, &bases[last].lir, device, taken[device.index()])? {
+            let bodies = Rc::new(bodies.renumbered(&works));
+            bases.push(Base { masks: bases[last].masks.clone(), parts, ..Base::new(request, device, lir, &bodies) });
+        }
         let mut states: Vec<(usize, State)> = Vec::new();
-        for (base, Base { lir, .. }) in bases.iter().enumerate().skip(searched) {
-            let mut problem = problem::problem(request, lir, device, slow.clone(), &bodies);
+        for (base, Base { lir, bodies, .. }) in bases.iter().enumerate().skip(searched) {
+            let mut problem = problem::problem(request, lir, device, slow.clone(), bodies);
             let is_own: Vec<bool> = lir.all().map(|(_, work)| work.device == device).collect();
             let effort = effort(is_own.iter().filter(|is_own| **is_own).count());
             let descend = |problem: &Problem| part::descend(request, problem, &is_own, effort);
@@ -106,7 +118,7 @@ impl<'a> Descent<'a> {
         }
         let least = states.iter().map(|(base, state)| state.peak.saturating_sub(bases[*base].uncounted)).collect();
         let known = vec![None; states.len()];
-        Ok(Descent { request, bases, bodies, away, most, states, least, known })
+        Ok(Descent { request, bases, away, most, states, least, known })
     }
 
     /// The first schedule whose packed arena is within `room`; where none is, the one with the smallest.
@@ -170,11 +182,17 @@ impl<'a> Descent<'a> {
     /// INTERNAL where it does not hold.
     pub fn schedule(&self, state: usize) -> Result<Applied> {
         let Some((base, state)) = self.states.get(state) else {
-            return Ok(Applied { lir: self.bases[0].lir.clone(), recomputed: Vec::new(), offloaded: Vec::new(), masked: Vec::new() });
+            return Ok(Applied {
+                lir: self.bases[0].lir.clone(),
+                recomputed: Vec::new(),
+                offloaded: Vec::new(),
+                masked: Vec::new(),
+                parts: Vec::new(),
+            });
         };
-        let Base { lir, masks, .. } = &self.bases[*base];
-        let applied = apply::apply(self.request, lir, &state.steps, self.away, &self.bodies)?;
-        Ok(Applied { masked: masks.clone(), ..applied })
+        let Base { lir, bodies, masks, parts, .. } = &self.bases[*base];
+        let applied = apply::apply(self.request, lir, &state.steps, self.away, bodies)?;
+        Ok(Applied { masked: masks.clone(), parts: parts.clone(), ..applied })
     }
 }
 

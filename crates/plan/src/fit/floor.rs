@@ -1,13 +1,16 @@
-//! What no schedule of these works can do with less of a device, in whatever order, whatever runs again or waits elsewhere, and with masks:
-//! while a work runs, its operands, its results and its scratch are there.
+//! What no schedule of these works can do with less of a device, in whatever order, whatever runs again or waits elsewhere, with masks and in
+//! parts: while a work runs, its operands, its results and its scratch are there. Of a work that may be done in parts, only what is there as
+//! a whole in any case.
 
 use plimsoll_base::{Bytes, Result};
+use plimsoll_graph::IdVec;
 use plimsoll_graph::id::Id;
 
+use super::in_parts::Units;
 use super::masks::question;
 use super::problem::is_here;
 use crate::Request;
-use crate::lir::{Lir, RegionId, ValueId, Work, WorkKind};
+use crate::lir::{Lir, RegionId, ValueId, Work, WorkId, WorkKind};
 use crate::live::{pairs, with_others};
 use crate::plan::DeviceId;
 
@@ -19,18 +22,60 @@ use crate::plan::DeviceId;
 pub(crate) fn floors(request: &Request<'_>, lir: &Lir) -> Result<Vec<Bytes>> {
     (0..request.devices.len())
         .map(|index| {
-            let of = Floor { request, lir, device: DeviceId::from_index(index), bodies: Vec::new() };
+            let device = DeviceId::from_index(index);
+            let units = Units::new(request, lir, device);
+            let of = Floor { request, lir, device, whole: wholes(lir, device, &units)?, units, bodies: Vec::new() };
             of.bytes().map(Bytes)
         })
         .collect()
+}
+
+/// What is there of the region at hand and of a device while a work runs.
+pub(super) fn while_it_runs(request: &Request<'_>, lir: &Lir, work: &Work, device: DeviceId) -> u64 {
+    let slot = |value: ValueId| request.devices[device.index()].slot(Bytes(lir.values[value].bytes)).0;
+    let is_here = |value: ValueId| is_here(lir, value, device, lir.here());
+    let reads = work.reads_once();
+    let used = reads.iter().chain(&work.outputs).filter(|value| is_here(**value)).map(|value| slot(*value));
+    let over = pairs(lir, work, is_here).into_iter().map(|(_, result)| slot(result)).fold(0, u64::saturating_add);
+    used.fold(lir.scratch(work, device), u64::saturating_add).saturating_sub(over)
 }
 
 struct Floor<'a> {
     request: &'a Request<'a>,
     lir: &'a Lir,
     device: DeviceId,
+    /// What may be done in parts.
+    units: Units,
+    /// By value: whether it is there as a whole at some time, and whether that has its reasons in what makes it.
+    whole: IdVec<ValueId, Whole>,
     /// By region that a work holds: its bound.
     bodies: Vec<u64>,
+}
+
+/// Whether a value is there as a whole, where works are done in parts.
+#[derive(Clone, Copy, Default)]
+struct Whole {
+    /// What makes it makes all of it, so it is there for every reader.
+    is_made: bool,
+    /// A reader needs all of it, so at some time all of it is made.
+    is_read: bool,
+}
+
+/// What is there as a whole of the region at hand, and of a device. A reader that asks for a mask may have that instead.
+///
+/// # Errors
+/// As [`question`].
+fn wholes(lir: &Lir, device: DeviceId, units: &Units) -> Result<IdVec<ValueId, Whole>> {
+    let (definitions, uses) = (lir.definitions(), lir.uses());
+    let mut all: IdVec<ValueId, Whole> = IdVec::filled(Whole::default(), lir.values.len());
+    for value in lir.values.ids().filter(|value| is_here(lir, *value, device, lir.here())) {
+        let mut is_read = lir.region().results.contains(&value);
+        for reader in uses[value].iter().filter(|reader| !units.reads_slices(**reader, value)) {
+            is_read |= question(lir, &lir.works[*reader], value)?.is_none();
+        }
+        all[value] = Whole { is_made: definitions[value].is_none_or(|maker| !units.has(maker)), is_read };
+    }
+    Ok(all)
 }
 
 impl Floor<'_> {
@@ -44,8 +89,12 @@ impl Floor<'_> {
     }
 
     fn of_region(&self, region: RegionId) -> Result<u64> {
-        let works = self.lir.regions[region].works.iter().map(|id| &self.lir.works[*id]);
-        let mut works: Vec<(u64, &Work)> = works.map(|work| (self.while_it_runs(work, region), work)).collect();
+        let works = self.lir.regions[region].works.iter().map(|id| (*id, &self.lir.works[*id]));
+        let bytes = |(id, work)| match region == self.lir.here() && self.units.has(id) {
+            true => self.in_parts(id, work),
+            false => self.while_it_runs(work, region),
+        };
+        let mut works: Vec<(u64, &Work)> = works.map(|(id, work)| (bytes((id, work)), work)).collect();
         works.sort_by_key(|(bytes, _)| std::cmp::Reverse(*bytes));
         let mut most = 0;
         for (bytes, work) in works {
@@ -77,6 +126,17 @@ impl Floor<'_> {
         over.extend(pairs(self.lir, work, is_here).into_iter().map(|(_, result)| result));
         let saved = over.iter().map(|value| self.slot(*value)).fold(0u64, u64::saturating_add);
         used.saturating_sub(saved).saturating_add(scratch)
+    }
+
+    /// What is there while a work runs that may be done in parts, or others with it. A result may lie where an operand was.
+    fn in_parts(&self, id: WorkId, work: &Work) -> u64 {
+        let reads = work.reads_once().into_iter();
+        let there = |value: &ValueId| self.whole[*value].is_made || !self.units.reads_slices(id, *value);
+        let operands: Vec<ValueId> =
+            reads.filter(|value| is_here(self.lir, *value, self.device, self.lir.here()) && there(value)).collect();
+        let is_over = |result: ValueId| operands.iter().any(|operand| self.lir.values[*operand].bytes == self.lir.values[result].bytes);
+        let results = work.outputs.iter().copied().filter(|result| self.whole[*result].is_read && !is_over(*result));
+        operands.iter().copied().chain(results).map(|value| self.slot(value)).fold(0, u64::saturating_add)
     }
 
     /// What a work reads less where it reads masks in the place of values.

@@ -7,14 +7,14 @@
 //! under the line once it is packed is taken. So a lower line never gives a higher peak nor a faster plan. Where none is under the
 //! line, the lowest is taken, and its peak is the least limit.
 //!
-//! A second list has masks in the place of values that are read late for one thing only. The two are one descent: of schedules that fit, the
-//! fastest is taken.
+//! A second list has masks in the place of values that are read late for one thing only, and a third has works in parts. All are one descent:
+//! of schedules that fit, the fastest is taken.
 //!
 //! A loop is one work with several ways to run, one for each schedule of its body: the body has a descent of its own. A loop that writes
 //! nothing but values of the arena may also run again.
 //!
 //! [`away`]: where values wait. [`problem`]: the schedule as numbers; [`part`]: what of them one device has to do with. [`bodies`]: the
-//! schedules of loops' bodies. [`descent`]: the schedules of a device. [`masks`]: what is kept in the place of values. [`found`]: what the
+//! schedules of loops' bodies. [`descent`]: the schedules of a device. [`masks`]: what is kept in the place of values. [`in_parts`]: works that are done for some of the rows at a time. [`found`]: what the
 //! search has found before. [`apply`]: the numbers as works. [`curve`]: what each line costs. [`floor`]: what no line can be below.
 
 mod apply;
@@ -24,6 +24,7 @@ mod curve;
 mod descent;
 mod floor;
 mod found;
+mod in_parts;
 mod masks;
 mod part;
 mod problem;
@@ -60,6 +61,9 @@ pub struct Fitting {
     /// For each value of which a mask is kept in its place: its node and the bytes of the mask.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub masked: Vec<(NodeId, Bytes)>,
+    /// For each chain of works that is done part by part of its rows: the node that it is named after and the number of parts.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub parts: Vec<(NodeId, u64)>,
     /// For each device, the bytes of the arena of the plan as it was.
     pub unfitted: Vec<Bytes>,
 }
@@ -137,6 +141,7 @@ pub(crate) fn fit(request: &Request<'_>, lir: Lir) -> Result<(Lir, Option<Fittin
         fitting.recomputed.extend(applied.recomputed);
         fitting.offloaded.extend(applied.offloaded);
         fitting.masked.extend(applied.masked);
+        fitting.parts.extend(applied.parts);
     }
     Ok((lir, fitting))
 }

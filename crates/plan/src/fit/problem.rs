@@ -78,7 +78,7 @@ pub(super) fn overwriting(lir: &Lir) -> IdVec<ValueId, Option<WorkId>> {
 fn may_repeat(lir: &Lir, id: WorkId, device: DeviceId) -> bool {
     let work = &lir.works[id];
     let may = match &work.kind {
-        WorkKind::Expr { .. } | WorkKind::Anchor { .. } | WorkKind::Kernel { .. } | WorkKind::Copy => true,
+        WorkKind::Expr { .. } | WorkKind::Anchor { .. } | WorkKind::Kernel { .. } | WorkKind::Copy | WorkKind::Parts(_) => true,
         WorkKind::Loop { body, .. } => bodies::may_repeat(lir, *body),
         WorkKind::Request { .. } | WorkKind::Outside { .. } => false,
     };

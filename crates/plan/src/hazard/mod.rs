@@ -83,7 +83,7 @@ pub(crate) fn reads_out_of_step(request: &Request<'_>, lir: &Lir, id: WorkId, ol
     match &work.kind {
         // A kernel that changes a variable in place has it as its first input, and reads no other part of it.
         WorkKind::Request { .. } | WorkKind::Kernel { .. } => return Ok(work.inputs.iter().skip(1).any(of_old)),
-        WorkKind::Copy | WorkKind::Outside { .. } | WorkKind::Loop { .. } => return Ok(false),
+        WorkKind::Copy | WorkKind::Outside { .. } | WorkKind::Loop { .. } | WorkKind::Parts(_) => return Ok(false),
         WorkKind::Expr { .. } | WorkKind::Anchor { .. } => {}
     }
     let Some(kernel) = request_of(work) else { return Ok(false) };

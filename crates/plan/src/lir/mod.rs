@@ -6,6 +6,7 @@
 mod ids;
 #[cfg(test)]
 pub(crate) mod parse;
+mod parts;
 mod region;
 pub(crate) mod text;
 pub(crate) mod verify;
@@ -23,6 +24,7 @@ use plimsoll_request::anchor::Anchor;
 use plimsoll_request::expr::Expr;
 
 pub(crate) use self::ids::{CallId, ConstantId, FeedId, FetchId, RegionId, ValueId, VariableId, WorkId};
+pub(crate) use self::parts::{PartArg, PartStep, Parts};
 pub(crate) use self::region::{Region, Trips};
 use crate::plan::{DeviceId, PlanCall, PlanConstant, PlanFeed, PlanFetch, PlanVariable, Softened};
 use crate::prepare::Prepare;
@@ -94,6 +96,8 @@ pub(crate) enum WorkKind {
     /// that says whether there is a first iteration; then values that stay. The body's results are the carried values of the next
     /// iteration. The outputs are the carried values after the last iteration, then versions of variables that the body writes.
     Loop { body: RegionId, carried: usize, trips: Trips },
+    /// Works that are done part by part of their rows.
+    Parts(Arc<Parts>),
 }
 
 impl WorkKind {
@@ -135,6 +139,7 @@ impl Work {
             WorkKind::Request { request, .. } => request.can_fail(),
             WorkKind::Kernel { call, .. } => call.request.can_fail(),
             WorkKind::Copy => false,
+            WorkKind::Parts(parts) => parts.steps.iter().any(|step| step.call.request.can_fail()),
             WorkKind::Outside { .. } | WorkKind::Loop { .. } => true,
         }
     }

@@ -10,7 +10,7 @@ use plimsoll_graph::id::Id;
 use plimsoll_request::expr::{Expr, Instr};
 use serde::Serialize;
 
-use super::{Arg, Home, Lir, RegionId, Trips, Value, ValueId, View, Work, WorkId, WorkKind};
+use super::{Arg, Home, Lir, PartArg, PartStep, RegionId, Trips, Value, ValueId, View, Work, WorkId, WorkKind};
 use crate::plan::{DeviceId, PlanCall, SavedTensor, VariableKind};
 
 /// An LIR with what its ids of nodes and devices mean.
@@ -199,6 +199,19 @@ fn kind(work: &Work) -> String {
             Trips::AtMost(trips) => format!("loop {carried} trips at most {trips}"),
             Trips::Open => format!("loop {carried} trips open"),
         },
+        WorkKind::Parts(parts) => {
+            let arg = |arg: &PartArg| match arg {
+                PartArg::Input { index, is_cut: true } => format!(" in{index}/{}", parts.count),
+                PartArg::Input { index, is_cut: false } => format!(" in{index}"),
+                PartArg::Output(index) => format!(" out{index}/{}", parts.count),
+                PartArg::Between(index) => format!(" between{index}"),
+            };
+            let step = |step: &PartStep| {
+                let (args, once) = (step.args.iter().map(arg).collect::<String>(), if step.is_once { "once " } else { "" });
+                format!("{once}{} by {} args{args}", json(&*step.call.request), by(&step.call))
+            };
+            format!("{} parts {{ {} }}", parts.count, parts.steps.iter().map(step).collect::<Vec<_>>().join("; "))
+        }
     }
 }
 

@@ -38,6 +38,10 @@ fn candidates(lir: &Lir, work: &Work) -> Vec<(ValueId, ValueId)> {
         WorkKind::Kernel { args, .. } => {
             args.iter().filter_map(|arg| if let Arg::Input(input) = arg { Some(*input) } else { None }).collect()
         }
+        WorkKind::Parts(parts) => {
+            let may = parts.in_place.iter().map(|(input, output)| (work.inputs[*input].value, work.outputs[*output]));
+            return fitting(lir, work, may);
+        }
         _ => return Vec::new(),
     };
     let Some(kernel) = work.prepared.as_ref().and_then(|prepared| prepared.kernel.as_ref()) else { return Vec::new() };

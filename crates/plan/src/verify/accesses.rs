@@ -1,5 +1,5 @@
-//! Live ranges, rebuilt from the commands. Bytes are read as they were written, whole, by one command that is over by then. No
-//! command writes bytes that another may still be reading or writing.
+//! Live ranges, rebuilt from the commands. Bytes are read as they were written, by a command that is over by then: whole, or a slice of
+//! what is left of them, or whole slices one behind another. No command writes bytes that another may still be reading or writing.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -19,6 +19,8 @@ struct Range {
     end: u64,
     /// Whether these are all the bytes that were written.
     is_whole: bool,
+    /// Whether they are written in every run: not where only iterations of a loop do, which may have none.
+    is_sure: bool,
     /// Bytes of one version are the same.
     version: u64,
     /// None for bytes that are there when the run starts.
@@ -51,7 +53,7 @@ struct Turns<'a> {
     /// The loops that have been gone through.
     over: HashSet<usize>,
     /// The versions of the conditions with which it begins, until its first iteration is over.
-    tests: HashMap<usize, Vec<u64>>,
+    tests: HashMap<usize, Vec<Option<u64>>>,
 }
 
 /// The bytes of a block, by where they begin. Bytes that are missing have not been written.
@@ -99,7 +101,7 @@ impl Checked<'_> {
             for access in of.iter().filter(|access| access.buffer.bytes > 0 && access.reads) {
                 let block = self.open(&mut blocks, access.buffer, &mut versions)?;
                 let (is_initial, version) = block.read(access.buffer, slot, order).map_err(at)?;
-                copied.get_or_insert(version);
+                copied = copied.or(Some(version));
                 note_read(&mut state, access.buffer.place, is_initial);
             }
             if let (Some(number), Some(version)) = (begins, copied) {
@@ -114,7 +116,7 @@ impl Checked<'_> {
                 }
                 let block = self.open(&mut blocks, access.buffer, &mut versions)?;
                 versions += 1;
-                let version = copied.filter(|_| is_copy).unwrap_or(versions);
+                let version = copied.flatten().filter(|_| is_copy).unwrap_or(versions);
                 block.write(access.buffer, slot, (order, version)).map_err(at)?;
                 if let Place::Variable(index) | Place::VariableFlag(index) = access.buffer.place {
                     state[index as usize].is_written = true;
@@ -123,7 +125,9 @@ impl Checked<'_> {
         }
         for (index, fetch) in self.plan.fetches.iter().enumerate().filter(|(_, fetch)| fetch.bytes.0 > 0) {
             let block = blocks.get(&Place::Fetch(index as u32));
-            if !block.is_some_and(|block| block.0.get(&0).is_some_and(|range| range.is_whole && range.end == fetch.bytes.0)) {
+            if !block
+                .is_some_and(|block| block.0.get(&0).is_some_and(|range| range.is_whole && range.is_sure && range.end == fetch.bytes.0))
+            {
                 return Err(wrong(format!("no command writes {}", fetch.name)));
             }
         }
@@ -153,7 +157,7 @@ impl Checked<'_> {
             ends.push(block.read_by(condition, member.end(), reader, order).map_err(at)?.1);
         }
         for versions in [turns.tests.remove(&number).unwrap_or_default(), ends] {
-            if versions.windows(2).any(|pair| pair[0] != pair[1]) {
+            if versions.windows(2).any(|pair| pair[0].is_none() || pair[0] != pair[1]) {
                 return Err(self.at((members[0].queue, members[0].first), wrong("its queues do not go round equally often")));
             }
         }
@@ -170,7 +174,7 @@ impl Checked<'_> {
                 if !matches!(place, Place::Arena(_) | Place::Fetch(_)) {
                     let end = self.block(place)?.1.0;
                     *versions += 1;
-                    block.0.insert(0, Range { end, is_whole: true, version: *versions, writer: None, readers: Vec::new() });
+                    block.0.insert(0, Range { end, is_whole: true, is_sure: true, version: *versions, writer: None, readers: Vec::new() });
                 }
                 Ok(new.insert(block))
             }
@@ -226,40 +230,59 @@ impl Block {
     /// Of what a loop writes, only what was there before, too, is there for sure: bytes that were written together then.
     fn keep_what(&mut self, before: Option<&Block>, place: Place, members: &[Member]) {
         let is_there = |begin: u64, end: u64| match before {
-            Some(before) => before.0.get(&begin).is_some_and(|range| range.is_whole && range.end == end),
+            Some(before) => before.0.get(&begin).is_some_and(|range| range.is_whole && range.is_sure && range.end == end),
             // No command had been at the block.
             None => !matches!(place, Place::Arena(_) | Place::Fetch(_)),
         };
         let is_within = |touch: &Touch| members.iter().any(|member| member.has(touch.slot));
         let of_loop = self.0.iter_mut().filter(|(_, range)| range.writer.as_ref().is_some_and(is_within));
-        of_loop.for_each(|(begin, range)| range.is_whole &= is_there(*begin, range.end));
+        of_loop.for_each(|(begin, range)| range.is_sure &= is_there(*begin, range.end));
+    }
+
+    /// Where the bytes begin that were written with the one at `from`; there, if that was not written.
+    fn first_of(&self, from: u64) -> u64 {
+        self.0.range(..=from).next_back().filter(|(_, range)| range.end > from).map_or(from, |(begin, _)| *begin)
     }
 
     /// A command reads a buffer; whether it reads bytes that were there when the run started, and their version.
-    fn read(&mut self, buffer: BufferRef, slot: Slot, order: &Order) -> Result<(bool, u64)> {
+    fn read(&mut self, buffer: BufferRef, slot: Slot, order: &Order) -> Result<(bool, Option<u64>)> {
         self.read_by(buffer, slot, slot, order)
     }
 
-    /// As [`Block::read`]. What writes there later has to come behind another command.
-    fn read_by(&mut self, buffer: BufferRef, slot: Slot, reader: Slot, order: &Order) -> Result<(bool, u64)> {
-        let BufferRef { offset, bytes, .. } = buffer;
-        let whole = self.0.get_mut(&offset).filter(|range| range.is_whole && range.end == offset + bytes);
-        let Some(range) = whole else { return Err(wrong(format!("it reads {}, which is not there", said(buffer)))) };
-        if range.writer.is_some_and(|writer| !writer.is_over(slot, order)) {
-            return Err(wrong(format!("it reads {}, which may not be there yet", said(buffer))));
+    /// As [`Block::read`]. What writes there later has to come behind another command. Only what was written as it is read has a version that
+    /// other bytes may have, too.
+    fn read_by(&mut self, buffer: BufferRef, slot: Slot, reader: Slot, order: &Order) -> Result<(bool, Option<u64>)> {
+        let (from, to) = (buffer.offset, buffer.offset + buffer.bytes);
+        let first = self.first_of(from);
+        let (mut at, mut is_initial, mut version) = (first, true, None);
+        for (begin, range) in self.0.range_mut(first..to) {
+            let sticks_out = *begin < from || to < range.end;
+            let is_alone = *begin <= from && to <= range.end;
+            if *begin != at || !range.is_sure || !(is_alone || (range.is_whole && !sticks_out)) {
+                return Err(wrong(format!("it reads {}, which is not there", said(buffer))));
+            }
+            if range.writer.is_some_and(|writer| !writer.is_over(slot, order)) {
+                return Err(wrong(format!("it reads {}, which may not be there yet", said(buffer))));
+            }
+            let touch = Touch { slot: reader, is_earlier: false };
+            match range.readers.iter_mut().find(|other| other.slot.0 == reader.0) {
+                Some(other) => *other = touch,
+                None => range.readers.push(touch),
+            }
+            is_initial &= range.writer.is_none();
+            version = Some(range.version).filter(|_| range.is_whole && *begin == from && range.end == to);
+            at = range.end;
         }
-        let touch = Touch { slot: reader, is_earlier: false };
-        match range.readers.iter_mut().find(|other| other.slot.0 == reader.0) {
-            Some(other) => *other = touch,
-            None => range.readers.push(touch),
+        if at < to {
+            return Err(wrong(format!("it reads {}, which is not there", said(buffer))));
         }
-        Ok((range.writer.is_none(), range.version))
+        Ok((is_initial, version))
     }
 
     /// A command writes a buffer: its former contents are gone, and these are of a version.
     fn write(&mut self, buffer: BufferRef, slot: Slot, (order, version): (&Order, u64)) -> Result<()> {
         let (from, to) = (buffer.offset, buffer.offset + buffer.bytes);
-        let first = self.0.range(..=from).next_back().filter(|(_, range)| range.end > from).map_or(from, |(begin, _)| *begin);
+        let first = self.first_of(from);
         let touched: Vec<u64> = self.0.range(first..to).map(|(begin, _)| *begin).collect();
         for begin in touched {
             let Some(range) = self.0.remove(&begin) else { continue };
@@ -274,11 +297,51 @@ impl Block {
             }
         }
         let writer = Some(Touch { slot, is_earlier: false });
-        self.0.insert(from, Range { end: to, is_whole: true, version, writer, readers: Vec::new() });
+        self.0.insert(from, Range { end: to, is_whole: true, is_sure: true, version, writer, readers: Vec::new() });
         Ok(())
     }
 }
 
 fn said(BufferRef { place, offset, bytes }: BufferRef) -> String {
     format!("{bytes} bytes at {offset} of {place:?}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bytes(from: u64, to: u64) -> BufferRef {
+        BufferRef { place: Place::Arena(0), offset: from, bytes: to - from }
+    }
+
+    #[test]
+    fn slices_are_read_of_what_was_written_together_and_left() {
+        let (order, mut block) = (Order::default(), Block::default());
+        let write =
+            |block: &mut Block, from, to, number: usize| block.write(bytes(from, to), (0, number), (&order, number as u64)).unwrap();
+        let read = |block: &mut Block, from, to| block.read(bytes(from, to), (0, 9), &order).ok().map(|(_, version)| version);
+        write(&mut block, 0, 128, 0);
+        // All of it, and slices. Slices of one version may differ.
+        assert_eq!(read(&mut block, 0, 128), Some(Some(0)));
+        assert_eq!([(0, 64), (64, 128), (32, 96)].map(|(from, to)| read(&mut block, from, to)), [Some(None); 3]);
+        // Whole slices one behind another are read together.
+        write(&mut block, 128, 192, 1);
+        write(&mut block, 192, 256, 2);
+        assert_eq!([(128, 192), (192, 256)].map(|(from, to)| read(&mut block, from, to)), [Some(Some(1)), Some(Some(2))]);
+        assert_eq!([(128, 256), (0, 256), (160, 192)].map(|(from, to)| read(&mut block, from, to)), [Some(None); 3]);
+        assert_eq!([(160, 256), (64, 192), (0, 320), (256, 320), (192, 257)].map(|(from, to)| read(&mut block, from, to)), [None; 5]);
+        // Of what was written over a part is left, which is no part of what is there now.
+        write(&mut block, 0, 64, 3);
+        assert_eq!([(0, 64), (64, 128), (64, 96)].map(|(from, to)| read(&mut block, from, to)), [Some(Some(3)), Some(None), Some(None)]);
+        assert_eq!([(0, 128), (32, 96), (64, 192)].map(|(from, to)| read(&mut block, from, to)), [None; 3]);
+    }
+
+    #[test]
+    fn what_a_loop_alone_writes_may_not_be_there() {
+        let (order, mut block) = (Order::default(), Block::default());
+        block.write(bytes(0, 64), (0, 1), (&order, 1)).unwrap();
+        assert!(block.read(bytes(0, 32), (0, 2), &order).is_ok());
+        block.keep_what(None, Place::Arena(0), &[Member { queue: 0, first: 0, body: 1..2 }]);
+        assert!([(0, 64), (0, 32)].into_iter().all(|(from, to)| block.read(bytes(from, to), (0, 3), &order).is_err()));
+    }
 }

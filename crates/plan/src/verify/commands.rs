@@ -108,12 +108,15 @@ impl Checked<'_> {
         self.devices[device.index()].kind
     }
 
-    /// A buffer lies in its block, where the device can reach it: all of the block, but for arenas.
+    /// A buffer lies in its block, where the device can reach it: all of the block, but for arenas, and for feeds of which works in parts
+    /// read slices.
     fn bounds(&self, buffer: BufferRef) -> Result<()> {
         let (device, bytes) = self.block(buffer.place)?;
         let end = buffer.offset.checked_add(buffer.bytes).filter(|end| *end <= bytes.0);
         let is_whole = match buffer.place {
-            Place::Arena(_) => device.is_some_and(|device| buffer.offset.is_multiple_of(self.devices[device.index()].alignment)),
+            Place::Arena(_) | Place::Feed(_) => {
+                device.is_some_and(|device| buffer.offset.is_multiple_of(self.devices[device.index()].alignment))
+            }
             _ => buffer.offset == 0 && Bytes(buffer.bytes) == bytes,
         };
         if end.is_none() || !is_whole {

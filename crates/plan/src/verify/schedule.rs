@@ -5,6 +5,7 @@ use plimsoll_base::Result;
 use super::{Checked, Slot, wrong};
 
 /// The commands in an order in which they can run.
+#[derive(Default)]
 pub(super) struct Order {
     pub slots: Vec<Slot>,
     /// By queue and number: how many commands of every queue are over when that command starts.

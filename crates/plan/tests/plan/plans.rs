@@ -24,6 +24,17 @@ fn try_plan(
     fetches: &[&str],
     targets: &[&str],
 ) -> plimsoll_base::Result<Plan> {
+    plan_under(&Lines::NONE, b, options, feeds, fetches, targets)
+}
+
+fn plan_under(
+    lines: &Lines,
+    b: GraphBuilder,
+    options: Options,
+    feeds: &[(&str, &[u64])],
+    fetches: &[&str],
+    targets: &[&str],
+) -> plimsoll_base::Result<Plan> {
     let registry = b.registry().clone();
     let graph = b.finish();
     let devices = options.intra_op(1).resolve_on(1, InstructionSet::Avx512)?;
@@ -48,7 +59,7 @@ fn try_plan(
         libraries: &libraries,
         costs: &Costs::committed(),
         placement: &placement,
-        lines: &Lines::NONE,
+        lines,
         signature: &signature,
     };
     let first = plan(&request)?;
@@ -112,6 +123,21 @@ fn what_follows_a_product_is_its_epilogue() {
     let hidden = b.relu(sum).name("hidden").build().unwrap();
     b.reduce_sum(hidden, None).name("total").build().unwrap();
     check("epilogue", &try_plan(b, Options::new(), &[("x", &[5, 4])], &["total"], &[]).unwrap());
+}
+
+#[test]
+fn rows_are_done_part_by_part_where_that_takes_less() {
+    let mut b = builder();
+    let x = float(&mut b, "x");
+    let w = b.get_variable("w", DataType::Float, [16, 64], &Initializer::Zeros).unwrap();
+    let wide = b.matmul(x, w.value).name("wide").build().unwrap();
+    let soft = b.op("Softmax").input(wide).name("soft").build().unwrap();
+    let back = b.op("MatMul").inputs([soft, w.value]).attr("transpose_b", AttrValue::Bool(true)).name("back").build().unwrap();
+    b.reduce_sum(back, None).name("total").build().unwrap();
+    let lines = Lines { most: vec![Some(Bytes::ZERO)], ..Lines::NONE };
+    let plan = plan_under(&lines, b, Options::new(), &[("x", &[48, 16])], &["total"], &[]).unwrap();
+    assert_eq!(plan.fitting.as_ref().unwrap().parts.len(), 1);
+    check("parts", &plan);
 }
 
 #[test]

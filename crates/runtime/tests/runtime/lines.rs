@@ -14,7 +14,7 @@ use plimsoll_graph::{HostTensor, Shape};
 use plimsoll_kernels::CpuKernels;
 use plimsoll_ops::Registry;
 use plimsoll_ops::builder::VariableKind;
-use plimsoll_plan::Footprint;
+use plimsoll_plan::{Fitting, Footprint};
 use plimsoll_runtime::{Devices, Session};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
@@ -25,7 +25,7 @@ use super::random_graphs::{COLUMNS, Made, ROWS, bits, make, steps};
 const LINES: u64 = 10;
 
 /// How many graphs are tried: `PLIMSOLL_GRAPHS`, or few.
-fn cases() -> u32 {
+pub fn cases() -> u32 {
     std::env::var("PLIMSOLL_GRAPHS").ok().and_then(|cases| cases.parse().ok()).unwrap_or(20)
 }
 
@@ -49,21 +49,22 @@ fn processor(line: Option<Bytes>, has_file: bool) -> Devices {
     Devices::with(devices, &options).unwrap()
 }
 
-fn session(made: &Made, devices: &Devices) -> Session {
+pub fn session(made: &Made, devices: &Devices) -> Session {
     Session::new(devices, &made.graph, Arc::new(Registry::standard(Arc::new(CpuKernels)))).unwrap()
 }
 
-fn x() -> HostTensor {
-    let values: Vec<f32> = (0..ROWS * COLUMNS).map(|i| (i as f32 * 0.37).sin()).collect();
-    HostTensor::from_slice(Shape::from([ROWS, COLUMNS]), &values).unwrap()
+/// What is fed.
+pub fn waves(shape: &[u64]) -> HostTensor {
+    let values: Vec<f32> = (0..shape.iter().product()).map(|i| (i as f32 * 0.37).sin()).collect();
+    HostTensor::from_slice(Shape::from(shape.to_vec()), &values).unwrap()
 }
 
 /// What all runs are promised to hold, what that is above the processor's line, and the predicted seconds of the step; and the bound below
 /// each device's part of the step.
-fn promised(session: &Session, devices: &Devices, fetch: &str) -> (Bytes, Bytes, f64, Vec<Bytes>) {
+fn promised(session: &Session, devices: &Devices, (x, fetch): (&HostTensor, &str)) -> (Bytes, Bytes, f64, Vec<Bytes>) {
     let mut footprint = Footprint::new(devices.specs());
     footprint.add(&session.plan(&[], &[], &["init"]).unwrap());
-    let step = session.plan(&[("x", &x())], &[fetch], &["changes"]).unwrap();
+    let step = session.plan(&[("x", x)], &[fetch], &["changes"]).unwrap();
     footprint.add(&step);
     let need = &footprint.needs()[0];
     assert!(step.devices.iter().all(|device| device.least <= device.peak.total()), "{:?}", step.devices);
@@ -71,28 +72,29 @@ fn promised(session: &Session, devices: &Devices, fetch: &str) -> (Bytes, Bytes,
 }
 
 /// The values of two steps, and those of the variables behind them.
-fn run(session: &Session, made: &Made, fetch: &str) -> plimsoll_base::Result<Vec<Vec<u32>>> {
+pub fn run(session: &Session, made: &Made, (x, fetch): (&HostTensor, &str)) -> plimsoll_base::Result<Vec<Vec<u32>>> {
     session.run(&[], &[], &["init"])?;
     let mut values = Vec::new();
     for _ in 0..2 {
-        values.extend(session.run(&[("x", &x())], &[fetch], &["changes"])?.iter().map(bits));
+        values.extend(session.run(&[("x", x)], &[fetch], &["changes"])?.iter().map(bits));
     }
     values.extend(made.variables.iter().map(|variable| bits(&session.read_variable(&variable.name).unwrap())));
     Ok(values)
 }
 
-/// The least line, what the graph takes as it is, and how many values wait in a file at the least line.
-fn at_every_line(made: &Made, fetch: &str, has_file: bool) -> Result<(Bytes, Bytes, usize), TestCaseError> {
+/// The least line, what the graph takes as it is, and how the step is made to fit at the least line.
+pub fn at_every_line(made: &Made, of: (&HostTensor, &str), has_file: bool) -> Result<(Bytes, Bytes, Fitting), TestCaseError> {
+    let (x, fetch) = of;
     let open = processor(None, has_file);
     let plain = session(made, &open);
-    let (highest, _, _, bounds) = promised(&plain, &open, fetch);
-    let expected = run(&plain, made, fetch).unwrap();
+    let (highest, _, _, bounds) = promised(&plain, &open, of);
+    let expected = run(&plain, made, of).unwrap();
     let under = |limit: Bytes| {
         let devices = processor(Some(limit), has_file);
         (session(made, &devices), devices)
     };
     let (nothing, devices) = under(Bytes(1));
-    let (least, shortfall, ..) = promised(&nothing, &devices, fetch);
+    let (least, shortfall, ..) = promised(&nothing, &devices, of);
     prop_assert_eq!(shortfall, least - Bytes(1));
 
     let mut lower: Option<(Bytes, f64)> = None;
@@ -100,24 +102,24 @@ fn at_every_line(made: &Made, fetch: &str, has_file: bool) -> Result<(Bytes, Byt
         let limit = Bytes(least.0 + (highest - least).0 * line / (LINES - 1));
         // Pages, which are coarser than these buffers, are no matter here.
         let with_lines = plain.with_lines([limit].into_iter().chain(has_file.then_some(FILE)).map(Some).collect()).unwrap();
-        let (peak, shortfall, seconds, same) = promised(&with_lines, &open, fetch);
+        let (peak, shortfall, seconds, same) = promised(&with_lines, &open, of);
         prop_assert_eq!(&same, &bounds, "no line changes the bound");
         prop_assert!(peak <= limit && shortfall == Bytes::ZERO, "{limit}: {peak}");
         if line % (LINES / 2) == 0 {
             let (limited, devices) = under(limit);
-            prop_assert_eq!(promised(&limited, &devices, fetch), (peak, Bytes::ZERO, seconds, same), "with that limit");
+            prop_assert_eq!(promised(&limited, &devices, of), (peak, Bytes::ZERO, seconds, same), "with that limit");
         }
-        prop_assert_eq!(&run(&with_lines, made, fetch).unwrap(), &expected, "{}", limit);
+        prop_assert_eq!(&run(&with_lines, made, of).unwrap(), &expected, "{}", limit);
         if let Some((low, longer)) = lower {
             prop_assert!(low <= peak && longer >= seconds, "{limit}: {peak} in {seconds} s; at the lower line {low} in {longer} s");
         }
         lower = Some((peak, seconds));
     }
     let (below, devices) = under(least - Bytes(1));
-    prop_assert_eq!(promised(&below, &devices, fetch).1, Bytes(1));
-    prop_assert_eq!(run(&below, made, fetch).map(drop).map_err(|error| error.code()), Err(Code::ResourceExhausted));
-    let step = nothing.plan(&[("x", &x())], &[fetch], &["changes"]).unwrap();
-    Ok((least, highest, step.fitting.map_or(0, |fitting| fitting.offloaded.len())))
+    prop_assert_eq!(promised(&below, &devices, of).1, Bytes(1));
+    prop_assert_eq!(run(&below, made, of).map(drop).map_err(|error| error.code()), Err(Code::ResourceExhausted));
+    let step = nothing.plan(&[("x", x)], &[fetch], &["changes"]).unwrap();
+    Ok((least, highest, step.fitting.unwrap_or_default()))
 }
 
 #[test]
@@ -128,12 +130,13 @@ fn lines_hold_at_ten_limits() {
         .run(&(steps(), any::<u16>(), any::<bool>()), |(steps, chosen, resource)| {
             let made = make(&steps, if resource { VariableKind::Resource } else { VariableKind::Reference }, &[]);
             let fetch = made.values[1 + chosen as usize % (made.values.len() - 1)].clone();
-            let (least, highest, _) = at_every_line(&made, &fetch, false)?;
+            let x = waves(&[ROWS, COLUMNS]);
+            let (least, highest, _) = at_every_line(&made, (&x, &fetch), false)?;
             lower.set(lower.get() + u32::from(least < highest));
-            let (with_file, as_it_is, waiting) = at_every_line(&made, &fetch, true)?;
+            let (with_file, as_it_is, fitting) = at_every_line(&made, (&x, &fetch), true)?;
             prop_assert!(as_it_is == highest && with_file <= least, "{with_file} with a file, {least} without");
             lower_with_file.set(lower_with_file.get() + u32::from(with_file < least));
-            moved.set(moved.get() + waiting);
+            moved.set(moved.get() + fitting.offloaded.len());
             Ok(())
         })
         .unwrap();

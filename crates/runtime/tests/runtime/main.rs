@@ -16,6 +16,7 @@ mod lanes;
 mod lines;
 mod mutated_loops;
 mod out_of_memory;
+mod parts;
 mod plan_files;
 mod profile;
 mod random_graphs;

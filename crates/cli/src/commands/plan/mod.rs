@@ -143,6 +143,7 @@ fn curves(planned: &[Planned]) -> Vec<CurveEntry> {
                 recomputed: point.recomputed,
                 offloaded_bytes: point.offloaded.0,
                 masked: point.masked,
+                parts: point.parts,
                 model: several.then(|| planned.label.clone()),
             }));
         }
@@ -221,6 +222,9 @@ struct Document {
     /// For each value of which a mask is kept in its place, its node.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     masked: Vec<MaskedEntry>,
+    /// For each chain of operations that is done part by part of its rows, its node.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    parts: Vec<PartsEntry>,
     /// With `--curve`, what less memory costs.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     curve: Vec<CurveEntry>,
@@ -334,6 +338,17 @@ struct MaskedEntry {
     model: Option<String>,
 }
 
+/// A chain of operations that is done part by part.
+#[derive(Serialize)]
+struct PartsEntry {
+    node: String,
+    /// The number of parts.
+    parts: u64,
+    /// Where several models are planned.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    model: Option<String>,
+}
+
 /// A limit for a device, and the plan that fits it.
 #[derive(Clone, Serialize)]
 struct CurveEntry {
@@ -347,6 +362,8 @@ struct CurveEntry {
     offloaded_bytes: u64,
     /// Of how many values a mask is kept in their place.
     masked: usize,
+    /// How many chains of operations are done part by part.
+    parts: usize,
     /// Where several models are planned.
     #[serde(skip_serializing_if = "Option::is_none")]
     model: Option<String>,
@@ -441,6 +458,9 @@ impl Document {
                 model: several.then(|| model.clone()),
             })
         });
+        let parts = names.iter().zip(plans).flat_map(|(model, plan)| {
+            plan.parts().map(move |(node, parts)| PartsEntry { node: node.to_string(), parts, model: several.then(|| model.clone()) })
+        });
         let softened = names.iter().zip(plans).flat_map(|(model, plan)| {
             plan.softened().map(move |(node, device)| SoftenedEntry {
                 node: node.to_string(),
@@ -461,6 +481,7 @@ impl Document {
             recomputed: recomputed.collect(),
             offloaded_bytes: plans.iter().map(|plan| plan.offloaded().0).sum(),
             masked: masked.collect(),
+            parts: parts.collect(),
             curve: fitted.curves.clone(),
             transfers: transfers.collect(),
             softened: softened.collect(),
@@ -570,6 +591,9 @@ fn curve_text(curve: &[CurveEntry]) -> String {
         }
         if entry.masked > 0 {
             text += &format!(", masks of {} {}", entry.masked, if entry.masked == 1 { "value" } else { "values" });
+        }
+        if entry.parts > 0 {
+            text += &format!(", {} in parts", if entry.parts == 1 { "1 chain".to_string() } else { format!("{} chains", entry.parts) });
         }
     }
     text

@@ -358,6 +358,7 @@ impl Builder<'_> {
             WorkKind::Expr { .. } | WorkKind::Anchor { .. } => of(&request_of(work)?),
             WorkKind::Copy => Some(copy_time(self.plan, lir, work, device)),
             WorkKind::Outside { .. } => Some(0.0),
+            WorkKind::Parts(parts) => Some(parts.seconds()),
             WorkKind::Loop { body, trips, .. } => {
                 let inner = lir.regions[*body].works.iter().map(|inner| self.seconds_on(lir, &lir.works[*inner], device));
                 Some(inner.sum::<Option<f64>>()? * trips.predicted())
@@ -369,6 +370,7 @@ impl Builder<'_> {
     fn scratch(&self, work: &LirWork) -> u64 {
         match &work.kind {
             WorkKind::Outside { scratch, .. } => *scratch,
+            WorkKind::Parts(parts) => parts.scratch,
             WorkKind::Loop { body, .. } => {
                 let inner = self.lir.regions[*body].works.iter().map(|inner| &self.lir.works[*inner]);
                 let made = |inner: &LirWork| inner.outputs.iter().map(|output| self.lir.values[*output].bytes).sum::<u64>();

@@ -9,7 +9,7 @@ use plimsoll_request::anchor::Anchor;
 use plimsoll_request::expr::Expr;
 
 use super::{Checker, Makers, name};
-use crate::lir::{Arg, Home, RegionId, ValueId, VariableId, View, Work, WorkId, WorkKind};
+use crate::lir::{Arg, Home, PartArg, Parts, RegionId, ValueId, VariableId, View, Work, WorkId, WorkKind};
 use crate::passes::Pass;
 use crate::plan::{DeviceId, PlanCall};
 use crate::prepare::request_of;
@@ -50,6 +50,7 @@ impl Checker<'_> {
             }
             WorkKind::Outside { call, scratch } => self.outside(id, &self.lir.calls[*call], *scratch),
             WorkKind::Loop { body, carried, .. } => self.iterates(id, *body, *carried),
+            WorkKind::Parts(parts) => self.parts(id, parts),
         }
     }
 
@@ -204,6 +205,40 @@ impl Checker<'_> {
         self.require(id, is_delivered, || "a device has no condition of its own".to_string())
     }
 
+    /// Arguments are there and as large as its requests say: slices of inputs and outputs that are divided, all of the others.
+    fn parts(&self, id: WorkId, parts: &Parts) -> Result<()> {
+        let work = &self.lir.works[id];
+        let slice = |value: ValueId, is_cut: bool| match self.lir.values[value].bytes {
+            bytes if !is_cut => Some(bytes),
+            bytes => bytes.is_multiple_of(parts.count.max(1)).then(|| bytes / parts.count.max(1)),
+        };
+        let bytes = |arg: &PartArg| match *arg {
+            PartArg::Input { index, is_cut } => work.inputs.get(index).and_then(|view| slice(view.value, is_cut)),
+            PartArg::Output(index) => work.outputs.get(index).and_then(|value| slice(*value, true)),
+            PartArg::Between(index) => {
+                parts.between.get(index).filter(|(offset, bytes)| offset + bytes <= parts.scratch).map(|(_, bytes)| *bytes)
+            }
+        };
+        for step in &parts.steps {
+            let (call, given) = (&step.call, step.args.iter().map(bytes).collect::<Vec<_>>());
+            self.require(id, given.iter().all(Option::is_some), || "a part is not there".to_string())?;
+            let asked = match call.request.arguments() {
+                // Its library knows.
+                Err(error) if error.code() == Code::Unimplemented => continue,
+                asked => asked.map_err(|error| self.broken_at(id, error.message()))?,
+            };
+            let all: Vec<u64> = asked.inputs.into_iter().chain(asked.outputs).collect();
+            let own = call.step().args.clone().unwrap_or_else(|| (0..all.len() as u32).map(StepArg::Argument).collect());
+            let wanted = own.iter().map(|arg| match *arg {
+                StepArg::Argument(index) => all.get(index as usize).copied(),
+                StepArg::Between(index) => call.variant.between.get(index as usize).copied(),
+            });
+            let is_fit = own.len() == given.len() && wanted.zip(&given).all(|(wanted, given)| wanted <= *given && wanted.is_some());
+            self.require(id, is_fit, || format!("parts of {given:?} bytes are not those of {own:?}"))?;
+        }
+        Ok(())
+    }
+
     fn condition(&self, id: WorkId, view: Option<&View>) -> Result<()> {
         let is_bool = view.is_some_and(|view| view.data_type == DataType::Bool && view.elements() == 1);
         self.require(id, is_bool, || "its condition is not one bool".to_string())
@@ -231,6 +266,7 @@ impl Checker<'_> {
             WorkKind::Copy => (false, 0),
             WorkKind::Outside { scratch, .. } => (false, *scratch),
             WorkKind::Loop { body, .. } => (false, self.lir.regions[*body].takes(work.device)),
+            WorkKind::Parts(parts) => (false, parts.scratch),
             _ => (true, prepared.kernel.as_ref().map_or(0, |call| call.step().scratch)),
         };
         self.require(id, prepared.kernel.is_some() == has_kernel, || "it has no kernel, or needs none".to_string())?;

@@ -1,0 +1,234 @@
+//! Parts of the rows of a request give the bits of the whole, by kernels of the same numerics.
+
+use plimsoll_base::{DataType, Random};
+use plimsoll_device::{DeviceSpec, InstructionSet, Library};
+use plimsoll_request::anchor::{Anchor, Epilogue};
+use plimsoll_request::conv::ConvSpec;
+use plimsoll_request::expr::{BinaryOp, Expr, ExprBuilder, UnaryOp};
+use plimsoll_request::lrn::LrnSpec;
+use plimsoll_request::movement::Movement;
+use plimsoll_request::nn::Nn;
+use plimsoll_request::pool::{Maxima, PoolSpec, Pooling, Positions};
+use plimsoll_request::product::{Place, Places, ProductSpec};
+use plimsoll_request::window::{Axes, Layout, WindowAxis};
+use plimsoll_request::{KernelRequest, Part};
+
+use crate::CpuKernels;
+use crate::evaluate::run_made;
+use crate::library::{Made, available, make};
+use crate::simd::Isa;
+
+fn axes(size: u64, taps: u64, stride: u64) -> Axes {
+    let positions = size.div_ceil(stride);
+    let pad = ((positions - 1) * stride + taps).saturating_sub(size) / 2;
+    let axis = WindowAxis { size, positions, taps, stride, dilation: 1, pad };
+    Axes::new(&[axis, axis]).unwrap()
+}
+
+fn conv(batch: u64, (size, taps, stride): (u64, u64, u64), in_c: u64, out_c: u64) -> ConvSpec {
+    ConvSpec { data_type: DataType::Float, batch, in_c, out_c, axes: axes(size, taps, stride), layout: Layout::ChannelsLast, groups: 1 }
+}
+
+fn pool(batch: u64, (size, taps, stride): (u64, u64, u64), channels: u64) -> PoolSpec {
+    PoolSpec { data_type: DataType::Float, batch, channels, axes: axes(size, taps, stride), layout: Layout::ChannelsLast }
+}
+
+/// tanh(exp(a) * b), and a + b.
+fn two_results() -> Expr {
+    let mut b = ExprBuilder::new();
+    let (x, y) = (b.input(DataType::Float).unwrap(), b.input(DataType::Float).unwrap());
+    let exp = b.unary(UnaryOp::Exp, x).unwrap();
+    let product = b.binary(BinaryOp::Mul, exp, y).unwrap();
+    let (tanh, sum) = (b.unary(UnaryOp::Tanh, product).unwrap(), b.binary(BinaryOp::Add, x, y).unwrap());
+    b.finish(vec![tanh, sum])
+}
+
+/// The larger of the anchor's element with an operand added, and 0; times the operand behind it.
+fn finish(last: &[u64], all: &[u64]) -> Epilogue {
+    let mut b = ExprBuilder::new();
+    let [x, bias, scale] = [(); 3].map(|()| b.input(DataType::Float).unwrap());
+    let zero = b.number(DataType::Float, 0.0).unwrap();
+    let sum = b.binary(BinaryOp::Add, x, bias).unwrap();
+    let relu = b.binary(BinaryOp::Maximum, sum, zero).unwrap();
+    let scaled = b.binary(BinaryOp::Mul, relu, scale).unwrap();
+    Epilogue { expr: b.finish(vec![scaled]), operands: vec![last.to_vec(), all.to_vec()] }
+}
+
+fn requests() -> Vec<KernelRequest> {
+    let anchor = |anchor: Anchor| KernelRequest::Anchor { anchor, epilogue: None, pooling: None };
+    let dense = |batch: u64, m: u64, n: u64, k: u64, transpose_a: bool, transpose_b: bool| ProductSpec {
+        batch,
+        m,
+        n,
+        k,
+        transpose_a,
+        transpose_b,
+        places: None,
+    };
+    let expr = |shape: &[u64], operands: &[&[u64]]| KernelRequest::Expr {
+        expr: two_results(),
+        shape: shape.to_vec(),
+        operands: operands.iter().map(|operand| operand.to_vec()).collect(),
+    };
+    let mut all = vec![
+        expr(&[24, 7, 5], &[&[24, 7, 5], &[5]]),
+        expr(&[24, 7, 5], &[&[24, 1, 5], &[7, 1]]),
+        expr(&[1, 48], &[&[48], &[1, 1]]),
+        expr(&[12, 1000], &[&[12, 1], &[12, 1000]]),
+        expr(&[96, 3], &[&[96, 3], &[]]),
+        KernelRequest::Nn(Nn::Softmax { log: false, data_type: DataType::Float, rows: 24, classes: 37 }),
+        KernelRequest::Nn(Nn::Softmax { log: true, data_type: DataType::Float, rows: 48, classes: 10 }),
+        KernelRequest::Nn(Nn::CrossEntropy { data_type: DataType::Float, label_type: None, batch: 24, classes: 11 }),
+        KernelRequest::Lrn(LrnSpec {
+            data_type: DataType::Float,
+            rows: 96,
+            channels: 20,
+            depth_radius: 4,
+            bias: 1.0,
+            alpha: 0.01,
+            beta: 0.75,
+        }),
+        KernelRequest::LrnGrad(LrnSpec {
+            data_type: DataType::Float,
+            rows: 96,
+            channels: 20,
+            depth_radius: 4,
+            bias: 1.0,
+            alpha: 0.01,
+            beta: 0.75,
+        }),
+    ];
+    for (m, n, k) in [(24, 10, 30), (12, 384, 300), (960, 96, 64), (24, 64, 4096), (48, 1, 33), (240, 3, 700), (192, 160, 500)] {
+        for transpose_b in [false, true] {
+            let spec = dense(1, m, n, k, false, transpose_b);
+            all.push(anchor(Anchor::Product(DataType::Float, spec)));
+            let epilogue = Some(finish(&[n], &[m, n]));
+            all.push(KernelRequest::Anchor { anchor: Anchor::Product(DataType::Float, spec), epilogue, pooling: None });
+        }
+    }
+    for transposed in [(false, false), (true, false), (false, true)] {
+        for (m, n, k) in [(17, 20, 33), (64, 64, 16), (1, 50, 40), (128, 1, 30)] {
+            all.push(anchor(Anchor::Product(DataType::Float, dense(12, m, n, k, transposed.0, transposed.1))));
+        }
+    }
+    // Heads beside each other: [batch, time, heads, depth] by [batch, time, heads, depth].
+    let (batch, time, heads, depth) = (12, 9, 4, 8);
+    let head = Place { row: heads * depth, matrix: [0, 0, time * heads * depth, depth] };
+    let scores = Place { row: time, matrix: [0, 0, heads * time * time, time * time] };
+    let places = Places { sizes: [1, 1, batch, heads], a: head, b: head, c: scores };
+    let spec =
+        ProductSpec { m: time, n: time, k: depth, transpose_a: false, transpose_b: true, batch: batch * heads, places: Some(places) };
+    all.push(anchor(Anchor::Product(DataType::Float, spec)));
+    let shared = Places { b: Place { matrix: [0; Places::DIMS], ..head }, ..places };
+    all.push(anchor(Anchor::Product(DataType::Float, ProductSpec { places: Some(shared), ..spec })));
+
+    for spec in [
+        conv(12, (16, 5, 1), 8, 16),
+        conv(12, (8, 3, 1), 64, 64),
+        conv(24, (9, 3, 2), 3, 20),
+        conv(12, (14, 1, 1), 48, 96),
+        conv(12, (7, 3, 1), 5, 1),
+        conv(12, (12, 5, 1), 64, 64),
+        ConvSpec { groups: 4, ..conv(12, (8, 3, 1), 16, 16) },
+    ] {
+        let of = |anchor: Anchor, shape: Vec<u64>| {
+            let channels = if spec.layout == Layout::ChannelsLast { shape[3] } else { 1 };
+            KernelRequest::Anchor { anchor, epilogue: Some(finish(&[channels], &shape)), pooling: None }
+        };
+        all.extend([anchor(Anchor::Conv(spec)), of(Anchor::Conv(spec), spec.output())]);
+        all.extend([anchor(Anchor::ConvBackpropInput(spec)), of(Anchor::ConvBackpropInput(spec), spec.input())]);
+    }
+    let depthwise = ConvSpec { out_c: 24, ..conv(12, (10, 3, 1), 24, 24) };
+    all.push(anchor(Anchor::DepthwiseConv(depthwise)));
+    all.push(KernelRequest::DepthwiseConvBackpropInput(depthwise));
+    // A convolution with the pooling behind it.
+    let spec = conv(12, (32, 5, 1), 3, 64);
+    let pooling = Pooling { spec: pool(12, (32, 3, 2), 64), maxima: Maxima::First, positions: Positions::Positive };
+    let epilogue = Some(finish(&[64], &[]));
+    all.push(KernelRequest::Anchor { anchor: Anchor::Conv(spec), epilogue, pooling: Some(pooling) });
+
+    for spec in [pool(12, (8, 3, 2), 20), pool(24, (9, 2, 2), 3)] {
+        for positions in [Positions::None, Positions::All, Positions::Positive] {
+            all.push(KernelRequest::MaxPool(Pooling { spec, maxima: Maxima::First, positions }));
+        }
+        all.extend([KernelRequest::MaxPoolGrad(spec), KernelRequest::MaxPoolGradOfInput { spec, maxima: Maxima::First }]);
+        all.extend([KernelRequest::MaxPoolGradGrad(spec), KernelRequest::AvgPool(spec), KernelRequest::AvgPoolGrad(spec)]);
+    }
+    let moved = |movement: Movement| KernelRequest::Movement { element: 4, movement };
+    let shape = vec![12, 5, 6];
+    all.extend([
+        moved(Movement::Concat { shapes: vec![shape.clone(), vec![12, 2, 6]], axis: 1 }),
+        moved(Movement::Pad { shape: shape.clone(), paddings: vec![(0, 0), (1, 2), (0, 1)], value: Some(vec![0; 4]) }),
+        moved(Movement::Slice { shape: shape.clone(), begin: vec![0, 1, 2], sizes: vec![12, 3, 2] }),
+        moved(Movement::BroadcastTo { from: vec![1, 1, 6], to: shape.clone() }),
+        moved(Movement::BroadcastTo { from: vec![12, 1, 6], to: shape.clone() }),
+        moved(Movement::BroadcastTo { from: vec![6], to: shape.clone() }),
+        moved(Movement::Split { shape: shape.clone(), axis: 2, sizes: vec![4, 2] }),
+        moved(Movement::Transpose { shape, perm: vec![0, 2, 1] }),
+    ]);
+    all
+}
+
+/// What kernels of each numerics are made for a request.
+fn made(isa: Isa, request: &KernelRequest) -> Vec<(&'static str, Made)> {
+    let exact = make(isa, request).ok().map(|made| ("exact", made));
+    let winograd = crate::anchor::winograd(isa, request).ok().flatten().map(|(made, _)| ("winograd", made));
+    exact.into_iter().chain(winograd).collect()
+}
+
+#[test]
+fn parts_have_the_bits_of_the_whole() {
+    let mut random = Random::new(7);
+    let mut compared = 0;
+    for instructions in [InstructionSet::Baseline, InstructionSet::Avx2, InstructionSet::Avx512] {
+        let Ok(isa) = available(instructions) else { continue };
+        let spec = DeviceSpec::cpu(0, None, 1, instructions);
+        for request in requests() {
+            let arguments = request.arguments().unwrap();
+            let inputs: Vec<Vec<u8>> = arguments.inputs.iter().map(|bytes| bytes_of(&request, *bytes, &mut random)).collect();
+            let wholes = made(isa, &request);
+            assert!(!wholes.is_empty(), "{request:?}");
+            for (numerics, whole) in &wholes {
+                let expected = run_made(whole, &request, &slices(&inputs), &arguments.outputs).unwrap();
+                for parts in [2, 3, 4, 6, 12] {
+                    let Some(Part { request: part, cut }) = CpuKernels.part(&spec, &request, parts) else { continue };
+                    let own = part.arguments().unwrap();
+                    assert_eq!(cut.len(), inputs.len() + expected.len(), "{request:?}");
+                    let others = made(isa, &part);
+                    let Some((_, one)) = others.iter().find(|(other, _)| other == numerics) else { continue };
+                    for number in 0..parts as usize {
+                        let of = |whole: &[u8], is_cut: bool| {
+                            let bytes = whole.len() / parts as usize;
+                            if is_cut { whole[number * bytes..][..bytes].to_vec() } else { whole.to_vec() }
+                        };
+                        let cut_inputs: Vec<Vec<u8>> = inputs.iter().zip(&cut).map(|(input, is_cut)| of(input, *is_cut)).collect();
+                        let results = run_made(one, &part, &slices(&cut_inputs), &own.outputs).unwrap();
+                        for ((result, whole), is_cut) in results.iter().zip(&expected).zip(&cut[inputs.len()..]) {
+                            assert!(
+                                *is_cut && *result == of(whole, true),
+                                "part {number} of {parts} by {numerics} on {isa:?}: {request:?}"
+                            );
+                            compared += 1;
+                        }
+                    }
+                }
+            }
+        }
+    }
+    assert!(compared > 1000, "{compared}");
+}
+
+fn slices(arguments: &[Vec<u8>]) -> Vec<&[u8]> {
+    arguments.iter().map(Vec::as_slice).collect()
+}
+
+/// Floats, or positions in windows where they are as many bytes as a pooling has results.
+fn bytes_of(request: &KernelRequest, bytes: u64, random: &mut Random) -> Vec<u8> {
+    if let KernelRequest::MaxPoolGrad(spec) = request
+        && bytes == spec.output().iter().product::<u64>()
+    {
+        return (0..bytes).map(|_| if random.below(5) == 0 { u8::MAX } else { random.below(spec.taps() as usize) as u8 }).collect();
+    }
+    let float = |random: &mut Random| (random.unit() as f32 * 4.0 - 2.0).to_le_bytes();
+    (0..bytes.div_ceil(4)).flat_map(|_| float(random)).take(bytes as usize).collect()
+}

@@ -1,0 +1,269 @@
+//! A chain of requests as one work in parts.
+
+use std::cell::RefCell;
+use std::collections::{HashMap, HashSet};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use plimsoll_base::Bytes;
+use plimsoll_device::{KernelCall, StepArg, Variant};
+use plimsoll_graph::id::Id;
+use plimsoll_memory::layout::{self, Buffer};
+use plimsoll_request::{KernelRequest, Part};
+
+use super::units::{Unit, Units, args_of};
+use crate::Request;
+use crate::fit::problem::is_here;
+use crate::lir::{Home, Lir, PartArg, PartStep, Parts, ValueId, View, Work, WorkId, WorkKind};
+use crate::prepare::{Prepare, in_ticks};
+
+/// What a chain is made of.
+pub(super) struct Chains<'a> {
+    pub request: &'a Request<'a>,
+    pub lir: &'a Lir,
+    pub units: &'a Units,
+    /// By unit and number of parts: what is known of one part.
+    known: RefCell<HashMap<(usize, u64), Known>>,
+}
+
+/// A part of a request; none where it cannot be divided so.
+type Known = Option<Rc<Divided>>;
+
+/// A part of a request.
+struct Divided {
+    request: Arc<KernelRequest>,
+    variant: Arc<Variant>,
+    /// For each argument, whether the part has a part of it.
+    cut: Vec<bool>,
+}
+
+/// A step, while its chain is made.
+struct Draft {
+    step: PartStep,
+    /// What it reads and writes, in the order of its arguments.
+    reads: Vec<PartArg>,
+    writes: Vec<PartArg>,
+}
+
+/// A chain while it is made.
+struct Making<'a> {
+    of: &'a Chains<'a>,
+    align: u64,
+    count: u64,
+    inputs: Vec<ValueId>,
+    outputs: Vec<ValueId>,
+    /// Where values are that have been made.
+    made: HashMap<ValueId, PartArg>,
+    /// The bytes of what is between steps, of one part.
+    between: Vec<u64>,
+    drafts: Vec<Draft>,
+}
+
+impl<'a> Chains<'a> {
+    pub fn new(request: &'a Request<'a>, lir: &'a Lir, units: &'a Units) -> Chains<'a> {
+        Chains { request, lir, units, known: RefCell::default() }
+    }
+
+    /// One of so many parts of a unit, by the fastest variant of the same numerics.
+    fn divided(&self, unit: usize, count: u64) -> Option<Rc<Divided>> {
+        if let Some(known) = self.known.borrow().get(&(unit, count)) {
+            return known.clone();
+        }
+        let divided = self.divide(&self.units.all[unit], count).map(Rc::new);
+        self.known.borrow_mut().insert((unit, count), divided.clone());
+        divided
+    }
+
+    fn divide(&self, unit: &Unit, count: u64) -> Option<Divided> {
+        let device = self.lir.works[*unit.works.first()?].device.index();
+        let (spec, library) = (&self.request.devices[device], self.request.libraries[device]);
+        let Part { request, cut } = library.part(spec, &unit.call.request, count)?;
+        let seconds = |variant: &Variant| variant.steps.iter().map(|step| self.request.costs.step_seconds(spec, step)).sum::<f64>();
+        let variants = library.variants(spec, &request).ok()?.into_iter();
+        let same = variants.filter(|variant| variant.numerics == unit.call.variant.numerics && !variant.steps.is_empty());
+        let variant = same.min_by(|one, other| seconds(one).total_cmp(&seconds(other)))?;
+        Some(Divided { request: Arc::new(request), variant: Arc::new(variant), cut })
+    }
+
+    /// Units one behind another in so many parts: one work with the results of the last one. Its waits are those of `root`, the last unit's
+    /// last work, and it stands where that does. None where their rows cannot be divided so.
+    pub fn work(&self, units: &[usize], count: u64) -> Option<Work> {
+        let last = &self.units.all[*units.last()?];
+        let root = &self.lir.works[*last.works.last()?];
+        let inside: HashSet<ValueId> = units.iter().flat_map(|unit| self.units.all[*unit].writes()).copied().collect();
+        let mut making = Making {
+            of: self,
+            align: self.request.devices[root.device.index()].alignment,
+            count,
+            inputs: Vec::new(),
+            outputs: last.writes().to_vec(),
+            made: HashMap::new(),
+            between: Vec::new(),
+            drafts: Vec::new(),
+        };
+        if !making.outputs.iter().all(|output| self.is_divided(*output, count, root)) {
+            return None;
+        }
+        units.iter().try_for_each(|unit| making.add(*unit, &inside))?;
+        let (mut nodes, inputs, outputs) = (root.nodes.clone(), making.inputs.clone(), making.outputs.clone());
+        let parts = making.finish()?;
+        nodes.extend(parts.steps.iter().rev().flat_map(|step| step.nodes.iter().copied()));
+        let mut named = HashSet::new();
+        nodes.retain(|node| named.insert(*node));
+        let prepared = Some(Prepare { kernel: None, seconds: parts.seconds(), shared: parts.scratch, slices: 0 });
+        let view = |value: &ValueId| View::of_bytes(*value, self.lir.values[*value].bytes);
+        let kind = WorkKind::Parts(Arc::new(parts));
+        Some(Work { kind, nodes, inputs: inputs.iter().map(view).collect(), outputs, prepared, after: Vec::new(), ..root.clone() })
+    }
+
+    /// Whether a part of a value begins where a buffer may begin.
+    fn is_divided(&self, value: ValueId, count: u64, root: &Work) -> bool {
+        let align = self.request.devices[root.device.index()].alignment;
+        let bytes = self.lir.values[value].bytes;
+        bytes > 0 && bytes.is_multiple_of(count) && (bytes / count).is_multiple_of(align)
+    }
+
+    /// Whether a part of a value may be read where that is.
+    fn is_readable(&self, value: ValueId, count: u64, root: &Work) -> bool {
+        let is_fed = matches!(self.lir.values[value].home, Home::Feed(_)) && self.lir.values[value].device == root.device;
+        (is_fed || is_here(self.lir, value, root.device, self.lir.here())) && self.is_divided(value, count, root)
+    }
+}
+
+impl Making<'_> {
+    /// Adds the steps of a request. `inside` are the values that the chain makes.
+    fn add(&mut self, unit: usize, inside: &HashSet<ValueId>) -> Option<()> {
+        let (request, lir) = (self.of.request, self.of.lir);
+        let divided = self.of.divided(unit, self.count)?;
+        let unit = &self.of.units.all[unit];
+        let last: WorkId = *unit.works.last()?;
+        let root = &lir.works[last];
+        let spec = &request.devices[root.device.index()];
+
+        let mut places = Vec::with_capacity(unit.arguments.len());
+        for (index, (value, is_cut)) in unit.arguments.iter().zip(&divided.cut).enumerate() {
+            let is_read = index < unit.inputs;
+            places.push(match self.made.get(value) {
+                Some(place) if is_read && *is_cut => *place,
+                Some(_) => return None,
+                None if is_read && inside.contains(value) => return None,
+                None if is_read => self.input(*value, *is_cut, root)?,
+                None if !is_cut => return None,
+                None => self.result(*value),
+            });
+        }
+        let first = self.between.len();
+        self.between.extend(&divided.variant.between);
+        for number in 0..divided.variant.steps.len() as u32 {
+            let call = KernelCall { request: Arc::clone(&divided.request), variant: Arc::clone(&divided.variant), step: number };
+            let step = call.step();
+            let (mut args, mut reads, mut writes) = (Vec::new(), Vec::new(), Vec::new());
+            for arg in args_of(&call, places.len()) {
+                let (place, is_read) = match arg {
+                    StepArg::Argument(index) => (*places.get(index as usize)?, (index as usize) < unit.inputs),
+                    StepArg::Between(index) => {
+                        let place = PartArg::Between(first + index as usize);
+                        (place, self.drafts.iter().any(|draft| draft.writes.contains(&place)))
+                    }
+                };
+                args.push(place);
+                if is_read { reads.push(place) } else { writes.push(place) }
+            }
+            let is_made_once = |place: &PartArg| match place {
+                PartArg::Input { is_cut, .. } => !is_cut,
+                PartArg::Output(_) => false,
+                PartArg::Between(_) => self.drafts.iter().any(|draft| draft.step.is_once && draft.writes.contains(place)),
+            };
+            let writes_between = |place: &PartArg| matches!(place, PartArg::Between(index) if *index >= first) && !places.contains(place);
+            let is_once = reads.iter().all(is_made_once) && writes.iter().all(writes_between);
+            let (slices, bytes) = step.worker_slices(spec.threads, spec.alignment);
+            let shared = spec.slot(Bytes(step.scratch)).0;
+            let scratch = (0, shared, bytes.saturating_mul(u64::from(slices)));
+            let (seconds, nodes) = (in_ticks(request.costs.step_seconds(spec, step)), root.nodes.clone());
+            self.drafts.push(Draft { step: PartStep { call, args, nodes, is_once, scratch, seconds }, reads, writes });
+        }
+        Some(())
+    }
+
+    /// A value from outside.
+    fn input(&mut self, value: ValueId, is_cut: bool, root: &Work) -> Option<PartArg> {
+        if is_cut && !self.of.is_readable(value, self.count, root) {
+            return None;
+        }
+        let known = self.inputs.iter().position(|input| *input == value);
+        let index = known.unwrap_or_else(|| {
+            self.inputs.push(value);
+            self.inputs.len() - 1
+        });
+        Some(PartArg::Input { index, is_cut })
+    }
+
+    /// A value that the chain makes.
+    fn result(&mut self, value: ValueId) -> PartArg {
+        let place = match self.outputs.iter().position(|output| *output == value) {
+            Some(index) => PartArg::Output(index),
+            None => {
+                self.between.push(self.of.lir.values[value].bytes / self.count);
+                PartArg::Between(self.between.len() - 1)
+            }
+        };
+        self.made.insert(value, place);
+        place
+    }
+
+    /// Packs what is between the steps, and their scratch.
+    fn finish(mut self) -> Option<Parts> {
+        self.drafts.sort_by_key(|draft| !draft.step.is_once);
+        let align = self.align;
+        let mut buffers: Vec<Buffer> = Vec::with_capacity(self.between.len() + self.drafts.len());
+        for (index, bytes) in self.between.iter().enumerate() {
+            let names = |draft: &Draft| draft.step.args.contains(&PartArg::Between(index));
+            let first = self.drafts.iter().position(names)?;
+            let last = match self.drafts[first].step.is_once {
+                // All parts read it.
+                true => self.drafts.len() - 1,
+                false => self.drafts.iter().rposition(names)?,
+            };
+            buffers.push(Buffer { first: first as u32, last: last as u32, bytes: *bytes, align });
+        }
+        for (at, draft) in self.drafts.iter().enumerate() {
+            let (_, shared, slices) = draft.step.scratch;
+            buffers.push(Buffer { first: at as u32, last: at as u32, bytes: shared.saturating_add(slices), align });
+        }
+        let packed = layout::pack(&buffers);
+        for (draft, offset) in self.drafts.iter_mut().zip(&packed.offsets[self.between.len()..]) {
+            draft.step.scratch.0 = *offset;
+        }
+        let in_place = self.in_place();
+        let between = packed.offsets.iter().copied().zip(self.between).collect();
+        let scratch = Bytes(packed.peak).round_up(align).0;
+        Some(Parts { count: self.count, steps: self.drafts.into_iter().map(|draft| draft.step).collect(), between, scratch, in_place })
+    }
+
+    /// The outputs that may be written where an input lies: nothing reads the part's bytes of that behind their writer.
+    fn in_place(&self) -> Vec<(usize, usize)> {
+        let mut pairs = Vec::new();
+        for (output, result) in self.outputs.iter().enumerate() {
+            let writes = |draft: &Draft| draft.writes.contains(&PartArg::Output(output));
+            let Some(writer) = self.drafts.iter().position(writes) else { continue };
+            for (index, value) in self.inputs.iter().enumerate() {
+                let reads =
+                    |draft: &Draft| draft.reads.iter().any(|read| matches!(read, PartArg::Input { index: other, .. } if *other == index));
+                let is_cut = self.drafts.iter().all(|draft| !draft.reads.contains(&PartArg::Input { index, is_cut: false }));
+                let bytes = |value: ValueId| self.of.lir.values[value].bytes;
+                let last = self.drafts.iter().rposition(reads);
+                let draft = &self.drafts[writer];
+                let may = || {
+                    let read = draft.reads.iter().position(|read| *read == PartArg::Input { index, is_cut: true });
+                    let written = draft.writes.iter().position(|write| *write == PartArg::Output(output));
+                    let once = draft.reads.iter().filter(|read| **read == PartArg::Input { index, is_cut: true }).count() == 1;
+                    once && read.zip(written).is_some_and(|pair| draft.step.call.step().in_place.contains(&pair))
+                };
+                if is_cut && bytes(*value) == bytes(*result) && last.is_some_and(|last| last < writer || (last == writer && may())) {
+                    pairs.push((index, output));
+                }
+            }
+        }
+        pairs
+    }
+}

@@ -1,0 +1,359 @@
+//! Parts: works whose rows do not depend on each other are done for some of the rows at a time, so that what is between them is never there as
+//! a whole. Each part is computed by kernels of the same numerics, so results have the same bits: see [`plimsoll_device::Library::part`].
+//!
+//! The work that takes most while it runs takes up what makes one of its operands, or is taken up by the only reader of one of its results,
+//! or several of them, as long as that lowers what it takes. What others read as well is computed once more for the parts.
+//!
+//! [`units`]: what may be done in parts. [`chain`]: works in parts.
+
+mod chain;
+mod units;
+
+use std::collections::{BTreeSet, HashSet};
+
+use plimsoll_base::{Bytes, Result};
+use plimsoll_graph::id::Id;
+use plimsoll_graph::{IdVec, NodeId};
+
+use self::chain::Chains;
+use self::units::COUNTS;
+pub(super) use self::units::Units;
+use super::floor::while_it_runs;
+use super::problem::overwriting;
+use crate::Request;
+use crate::lir::{Lir, ValueId, Work, WorkId};
+use crate::plan::DeviceId;
+
+/// So many times works are put together.
+const MOST_JOINS: usize = 96;
+
+/// So many requests are one work at most.
+const MOST_UNITS: usize = 48;
+
+/// So many further ones are taken up at once where the first alone saves nothing, and so many readers behind one another are looked at.
+const MOST_AHEAD: usize = 3;
+
+/// What takes less than this part of the arena stays as it is.
+const LEAST_PART: u64 = 64;
+
+/// A change has to save this part of what is there while a work runs.
+const LEAST_SAVED: u64 = 32;
+
+/// A change counts as if it took this part of the time more at least.
+const LEAST_LONGER: f64 = 0.02;
+
+/// A region with works in parts.
+pub(super) struct WithParts {
+    pub lir: Lir,
+    /// For each work in parts, its node and the number of parts.
+    pub parts: Vec<(NodeId, u64)>,
+    /// By work of the region as it was: its number; none of those that are gone.
+    pub works: IdVec<WorkId, Option<WorkId>>,
+}
+
+/// The region at hand with works of the device in parts, in an arena of so many bytes. None where no work takes less so.
+///
+/// # Errors
+/// INTERNAL where a work waits for one that is gone.
+pub(super) fn with_parts(request: &Request<'_>, lir: &Lir, device: DeviceId, arena: Bytes) -> Result<Option<WithParts>> {
+    let units = Units::new(request, lir, device);
+    if units.all.is_empty() {
+        return Ok(None);
+    }
+    let chains = Chains::new(request, lir, &units);
+    let mut joins = Joins::new(&chains, device, arena.0 / LEAST_PART);
+    joins.all();
+    joins.applied()
+}
+
+/// Requests that are one work.
+#[derive(Clone)]
+struct Joined {
+    /// In the order in which they run. The last one gives the results.
+    units: Vec<usize>,
+    /// Those of them that run nowhere else.
+    own: BTreeSet<usize>,
+    /// Once it is done in parts: their number, and the work.
+    parts: Option<(u64, Work)>,
+    /// What is there while it runs.
+    bytes: u64,
+}
+
+struct Joins<'a> {
+    chains: &'a Chains<'a>,
+    device: DeviceId,
+    /// What takes no more stays as it is.
+    least: u64,
+    /// By work: its position.
+    position: IdVec<WorkId, usize>,
+    /// By value: the works that read it, the request that makes it, and the work that overwrites it.
+    uses: IdVec<ValueId, Vec<WorkId>>,
+    maker: IdVec<ValueId, Option<usize>>,
+    overwriting: IdVec<ValueId, Option<WorkId>>,
+    /// By work: those that wait for it beyond its results.
+    waiting: IdVec<WorkId, Vec<WorkId>>,
+    /// First one for each unit.
+    joined: Vec<Option<Joined>>,
+    /// By unit: the one of which it is.
+    owner: Vec<usize>,
+    /// Works that are no units.
+    most_of_others: u64,
+}
+
+impl<'a> Joins<'a> {
+    fn new(chains: &'a Chains<'a>, device: DeviceId, least: u64) -> Joins<'a> {
+        let (lir, units) = (chains.lir, chains.units);
+        let mut position: IdVec<WorkId, usize> = IdVec::filled(usize::MAX, lir.works.len());
+        lir.region().works.iter().enumerate().for_each(|(index, id)| position[*id] = index);
+        let mut waiting: IdVec<WorkId, Vec<WorkId>> = IdVec::filled(Vec::new(), lir.works.len());
+        for (id, work) in lir.all() {
+            work.after.iter().for_each(|before| waiting[*before].push(id));
+        }
+        let mut maker: IdVec<ValueId, Option<usize>> = IdVec::filled(None, lir.values.len());
+        for (number, unit) in units.all.iter().enumerate() {
+            unit.writes().iter().for_each(|value| maker[*value] = Some(number));
+        }
+        let running = |work: &Work| while_it_runs(chains.request, lir, work, device);
+        let alone = |(number, unit): (usize, &units::Unit)| {
+            let bytes = unit.works.iter().map(|work| running(&lir.works[*work])).max().unwrap_or(0);
+            Some(Joined { units: vec![number], own: BTreeSet::from([number]), parts: None, bytes })
+        };
+        let joined: Vec<Option<Joined>> = units.all.iter().enumerate().map(alone).collect();
+        let others = lir.all().filter(|(id, _)| !units.has(*id)).map(|(_, work)| running(work));
+        Joins {
+            chains,
+            device,
+            least,
+            position,
+            uses: lir.uses(),
+            maker,
+            overwriting: overwriting(lir),
+            waiting,
+            owner: (0..joined.len()).collect(),
+            joined,
+            most_of_others: others.max().unwrap_or(0),
+        }
+    }
+
+    /// Puts works together, those that take most first, as long as that takes less.
+    fn all(&mut self) {
+        let mut stuck: HashSet<usize> = HashSet::new();
+        // What takes less than half of what cannot be changed is not worth it.
+        let mut enough = self.least.max(self.most_of_others / 2);
+        for _ in 0..MOST_JOINS {
+            let open = self.joined.iter().enumerate().filter(|(index, _)| !stuck.contains(index));
+            let most = open.filter_map(|(index, joined)| Some((index, joined.as_ref()?.bytes)));
+            let Some((most, bytes)) = most.min_by_key(|(index, bytes)| (std::cmp::Reverse(*bytes), *index)) else { break };
+            if bytes <= enough {
+                break;
+            }
+            match self.best(most, bytes) {
+                Some((replaced, better)) => self.replace(replaced, better),
+                None => {
+                    stuck.insert(most);
+                    enough = enough.max(bytes / 2);
+                }
+            }
+        }
+    }
+
+    /// The way to have less than so many bytes while one runs: which it takes the place of, and what.
+    fn best(&self, most: usize, bytes: u64) -> Option<(Vec<usize>, Joined)> {
+        let joined = self.joined[most].as_ref()?;
+        let mut ways: Vec<(Vec<usize>, Joined)> = Vec::new();
+        // Alone, and in more parts.
+        ways.extend(self.in_parts(joined.units.clone(), joined.own.clone(), joined.count() + 1).map(|way| (vec![most], way)));
+        // It takes up others, or what comes behind takes it up. One may have to take up several before it takes less: results may lie where
+        // operands were.
+        let mut last = Some(most);
+        for _ in 0..=MOST_AHEAD {
+            let Some((first, joined)) = last.and_then(|last| Some((last, self.joined[last].as_ref()?))) else { break };
+            let mut way = (vec![first], joined.clone());
+            for _ in 0..=MOST_AHEAD {
+                let next = self.reads(&way.1).into_iter().filter_map(|value| self.taking_up(&way, value));
+                let Some(next) = next.min_by_key(|(_, next)| next.bytes) else { break };
+                ways.push(next.clone());
+                way = next;
+            }
+            let readers: BTreeSet<Option<usize>> = self.writes(joined).into_iter().flat_map(|value| self.readers(value)).collect();
+            last = if readers.len() == 1 { readers.first().copied().flatten() } else { None };
+        }
+        ways.retain(|(replaced, _)| replaced.contains(&most));
+        let saved = |(_, way): &(Vec<usize>, Joined)| bytes.saturating_sub(way.bytes);
+        let worth = |way: &(Vec<usize>, Joined)| {
+            let before: f64 = way.0.iter().filter_map(|index| self.joined[*index].as_ref()).map(|joined| self.seconds(joined)).sum();
+            saved(way) as f64 / ((self.seconds(&way.1) - before).max(0.0) + before * LEAST_LONGER)
+        };
+        let lower = ways.into_iter().filter(|way| saved(way) > bytes / LEAST_SAVED);
+        lower.max_by(|one, other| worth(one).total_cmp(&worth(other)))
+    }
+
+    /// Predicted seconds of one.
+    fn seconds(&self, joined: &Joined) -> f64 {
+        match &joined.parts {
+            Some((_, work)) => work.seconds(),
+            None => self.works(joined).into_iter().map(|work| self.chains.lir.works[work].seconds()).sum(),
+        }
+    }
+
+    /// One in the place of others, with what makes an operand of it.
+    fn taking_up(&self, (replaced, of): &(Vec<usize>, Joined), value: ValueId) -> Option<(Vec<usize>, Joined)> {
+        let makes = self.maker[value].filter(|_| self.bytes_of(value) > self.least)?;
+        let from = self.owner[makes];
+        let taken = self.joined[from].as_ref().filter(|_| !replaced.contains(&from))?;
+        let root = *self.works(of).last()?;
+        let is_there = |other: Option<usize>| other.is_some_and(|other| replaced.contains(&other));
+        let is_alone = self.writes(taken).into_iter().all(|value| self.readers(value).into_iter().all(is_there))
+            && taken.own.iter().all(|unit| self.may_move(*unit, root, true));
+        let (units, own, replaced) = match is_alone {
+            true => {
+                (taken.units.clone(), taken.own.iter().chain(&of.own).copied().collect(), replaced.iter().copied().chain([from]).collect())
+            }
+            false => (self.needed(taken, makes), of.own.clone(), replaced.clone()),
+        };
+        let units: Vec<usize> = self.in_order(units.into_iter().chain(of.units.iter().copied()), *of.units.last()?);
+        let may_move = units.iter().all(|unit| self.may_move(*unit, root, false));
+        let count = of.count().max(taken.count()).max(1);
+        (may_move && units.len() <= MOST_UNITS).then(|| self.in_parts(units, own, count)).flatten().map(|joined| (replaced, joined))
+    }
+
+    /// Units in at least so many parts. Of all numbers of parts one divides the other: so a part is never read that is some of one part and some
+    /// of the next.
+    fn in_parts(&self, units: Vec<usize>, own: BTreeSet<usize>, least: u64) -> Option<Joined> {
+        let root = *self.chains.units.all[*units.last()?].works.last()?;
+        if !units.iter().all(|unit| self.may_move(*unit, root, own.contains(unit))) {
+            return None;
+        }
+        let others = || self.joined.iter().flatten().map(Joined::count).filter(|count| *count > 0);
+        let is_one_family = |count: u64| others().all(|other| other.is_multiple_of(count) || count.is_multiple_of(other));
+        let counts = COUNTS.iter().filter(|count| **count >= least && is_one_family(**count));
+        let (count, work) = counts.filter_map(|count| Some((*count, self.chains.work(&units, *count)?))).next()?;
+        let bytes = while_it_runs(self.chains.request, self.chains.lir, &work, self.device);
+        Some(Joined { units, own, parts: Some((count, work)), bytes })
+    }
+
+    /// The units of a chain that make a unit's results from what is there before and behind the chain.
+    fn needed(&self, taken: &Joined, makes: usize) -> Vec<usize> {
+        let results = self.writes(taken);
+        let mut needed = BTreeSet::from([makes]);
+        let mut open = vec![makes];
+        while let Some(unit) = open.pop() {
+            for value in self.chains.units.all[unit].reads() {
+                let inner = self.maker[*value].filter(|maker| taken.units.contains(maker) && !results.contains(value));
+                open.extend(inner.filter(|maker| needed.insert(*maker)));
+            }
+        }
+        needed.into_iter().collect()
+    }
+
+    /// Units, each once, in the order of their works; the one that gives the results is the last.
+    fn in_order(&self, units: impl Iterator<Item = usize>, root: usize) -> Vec<usize> {
+        let units: BTreeSet<usize> = units.filter(|unit| *unit != root).collect();
+        let mut units: Vec<usize> = units.into_iter().collect();
+        units.sort_by_key(|unit| self.chains.units.all[*unit].works.last().map(|work| self.position[*work]));
+        units.push(root);
+        units
+    }
+
+    /// Whether a unit may run where a work stands: what it reads is not overwritten before, and no other work waits for it before, where it
+    /// runs nowhere else.
+    fn may_move(&self, unit: usize, to: WorkId, is_own: bool) -> bool {
+        let unit = &self.chains.units.all[unit];
+        let is_behind = |work: &WorkId| self.position[*work] > self.position[to];
+        let is_kept = unit.reads().iter().filter_map(|value| self.overwriting[*value].as_ref()).all(is_behind);
+        let own = |work: &WorkId| unit.works.contains(work) || *work == to;
+        is_kept && (!is_own || unit.works.iter().flat_map(|work| &self.waiting[*work]).all(|other| own(other) || is_behind(other)))
+    }
+
+    /// Puts one in the place of others. The first keeps its number.
+    fn replace(&mut self, replaced: Vec<usize>, better: Joined) {
+        replaced.iter().for_each(|index| self.joined[*index] = None);
+        better.own.iter().for_each(|unit| self.owner[*unit] = replaced[0]);
+        self.joined[replaced[0]] = Some(better);
+    }
+
+    /// The works that run nowhere else.
+    fn works(&self, joined: &Joined) -> Vec<WorkId> {
+        let mut works: Vec<WorkId> = joined.own.iter().flat_map(|unit| self.chains.units.all[*unit].works.iter().copied()).collect();
+        works.sort_by_key(|work| self.position[*work]);
+        works
+    }
+
+    /// What one reads.
+    fn reads(&self, joined: &Joined) -> Vec<ValueId> {
+        match &joined.parts {
+            Some((_, work)) => work.reads_once(),
+            None => self.chains.units.all[joined.units[0]].reads().to_vec(),
+        }
+    }
+
+    /// The results of one.
+    fn writes(&self, joined: &Joined) -> Vec<ValueId> {
+        joined.units.last().map_or_else(Vec::new, |unit| self.chains.units.all[*unit].writes().to_vec())
+    }
+
+    /// What reads a value: one of units, or something else.
+    fn readers(&self, value: ValueId) -> Vec<Option<usize>> {
+        let owner = |work: &WorkId| self.chains.units.of[*work].map(|unit| self.owner[unit]);
+        let others = self.uses[value].iter().filter(|work| owner(work).is_none()).map(|_| None);
+        let kept = self.chains.lir.region().results.contains(&value).then_some(None);
+        // What is done in parts may compute readers once more.
+        let in_parts = (0..self.joined.len()).filter(|index| self.joined[*index].as_ref().is_some_and(|joined| joined.parts.is_some()));
+        let may: BTreeSet<usize> = self.uses[value].iter().filter_map(owner).chain(in_parts).collect();
+        let reads = |index: &usize| self.joined[*index].as_ref().is_some_and(|joined| self.reads(joined).contains(&value));
+        may.into_iter().filter(reads).map(Some).chain(others).chain(kept).collect()
+    }
+
+    fn bytes_of(&self, value: ValueId) -> u64 {
+        self.chains.lir.values[value].bytes
+    }
+
+    /// The region with all works in parts. None where there is none.
+    fn applied(self) -> Result<Option<WithParts>> {
+        let mut lir = self.chains.lir.clone();
+        let mut parts = Vec::new();
+        // By work that is gone: the one that it is part of.
+        let mut gone: IdVec<WorkId, Option<WorkId>> = IdVec::filled(None, lir.works.len());
+        let mut made: Vec<(WorkId, Work)> = Vec::new();
+        for joined in self.joined.iter().flatten() {
+            let (Some((count, work)), works) = (&joined.parts, self.works(joined)) else { continue };
+            let Some(root) = works.last().copied() else { continue };
+            works.iter().filter(|id| **id != root).for_each(|id| gone[*id] = Some(root));
+            let mut work = work.clone();
+            work.after =
+                works.iter().flat_map(|id| self.chains.lir.works[*id].after.iter().copied()).filter(|id| !works.contains(id)).collect();
+            work.is_root = works.iter().any(|id| self.chains.lir.works[*id].is_root);
+            parts.extend(work.nodes.first().map(|node| (*node, *count)));
+            made.push((root, work));
+        }
+        if made.is_empty() {
+            return Ok(None);
+        }
+        let mut writers: Vec<(WorkId, WorkId)> = Vec::new();
+        for (id, work) in made {
+            writers.extend(work.reads_once().into_iter().filter_map(|value| Some((self.overwriting[value]?, id))));
+            lir.works[id] = work;
+        }
+        writers.into_iter().for_each(|(writer, reader)| lir.works[writer].after.push(reader));
+        for id in lir.ids() {
+            let after = &mut lir.works[id].after;
+            after.iter_mut().for_each(|before| *before = gone[*before].unwrap_or(*before));
+            after.sort_unstable();
+            after.dedup();
+        }
+        lir.retain(|id| gone[id].is_none())?;
+        let (mut works, mut next) = (IdVec::new(), 0);
+        for gone in gone.values() {
+            works.push(gone.is_none().then(|| WorkId::from_index(next)));
+            next += usize::from(gone.is_none());
+        }
+        Ok(Some(WithParts { lir, parts, works }))
+    }
+}
+
+impl Joined {
+    /// The number of parts; 0 where it is whole.
+    fn count(&self) -> u64 {
+        self.parts.as_ref().map_or(0, |(count, _)| *count)
+    }
+}

@@ -1,0 +1,127 @@
+//! What of a region may be done part by part: requests whose rows do not depend on each other, with all steps of their variants.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use plimsoll_device::{KernelCall, StepArg, Variant};
+use plimsoll_graph::IdVec;
+use plimsoll_graph::id::Id;
+use plimsoll_request::Part;
+
+use crate::Request;
+use crate::fit::problem::is_here;
+use crate::lir::{Arg, Lir, ValueId, Work, WorkId, WorkKind};
+use crate::plan::DeviceId;
+
+/// Numbers of parts, the first choice first. More parts take less memory and more time.
+pub(super) const COUNTS: &[u64] = &[8, 16, 32, 64, 4, 12, 6, 10, 5, 3, 2];
+
+/// A request on the device, with the works that are the steps of its variant.
+pub(super) struct Unit {
+    /// In their order.
+    pub works: Vec<WorkId>,
+    pub call: KernelCall,
+    /// What the request reads, then what it writes.
+    pub arguments: Vec<ValueId>,
+    pub inputs: usize,
+    /// For each argument, whether some number of parts divides it.
+    pub cut: Vec<bool>,
+}
+
+impl Unit {
+    pub fn reads(&self) -> &[ValueId] {
+        &self.arguments[..self.inputs]
+    }
+
+    pub fn writes(&self) -> &[ValueId] {
+        &self.arguments[self.inputs..]
+    }
+}
+
+/// The requests of a device in the region at hand that may be done in parts.
+pub(in crate::fit) struct Units {
+    pub(super) all: Vec<Unit>,
+    /// By work: its unit.
+    pub(super) of: IdVec<WorkId, Option<usize>>,
+}
+
+impl Units {
+    pub fn new(request: &Request<'_>, lir: &Lir, device: DeviceId) -> Units {
+        let mut units = Units { all: Vec::new(), of: IdVec::filled(None, lir.works.len()) };
+        let is_here = |value: &ValueId| is_here(lir, *value, device, lir.here());
+        let mut steps: HashMap<*const Variant, Vec<WorkId>> = HashMap::new();
+        for (id, work) in lir.all() {
+            let is_plain = work.device == device && work.guard.is_none() && !work.is_beside && !work.can_fail();
+            let Some((call, _)) = is_plain.then(|| call(work)).flatten() else { continue };
+            if work.outputs.is_empty() || !work.outputs.iter().all(is_here) {
+                continue;
+            }
+            let works = steps.entry(Arc::as_ptr(&call.variant)).or_default();
+            works.push(id);
+            if works.len() < call.variant.steps.len() {
+                continue;
+            }
+            let works = std::mem::take(works);
+            if let Some(unit) = unit(request, lir, device, works, call) {
+                unit.works.iter().for_each(|work| units.of[*work] = Some(units.all.len()));
+                units.all.push(unit);
+            }
+        }
+        units
+    }
+
+    /// Whether a work reads a value in such a way that it may have a slice of it.
+    pub fn reads_slices(&self, work: WorkId, value: ValueId) -> bool {
+        let unit = self.of[work].map(|unit| &self.all[unit]);
+        unit.is_some_and(|unit| unit.reads().iter().zip(&unit.cut).all(|(read, is_cut)| *read != value || *is_cut))
+    }
+
+    /// Whether a work may be done in parts.
+    pub fn has(&self, work: WorkId) -> bool {
+        self.of[work].is_some()
+    }
+}
+
+/// The kernel of a work, and its arguments; none where it has no kernel, or changes a variable in place.
+fn call(work: &Work) -> Option<(&KernelCall, Vec<ValueId>)> {
+    let call = work.prepared.as_ref()?.kernel.as_ref()?;
+    let args = match &work.kind {
+        WorkKind::Expr { .. } | WorkKind::Anchor { .. } => Arg::all(work.inputs.len(), work.outputs.len()),
+        WorkKind::Kernel { args, .. } if args.first() != Some(&Arg::Output(0)) => args.clone(),
+        _ => return None,
+    };
+    let value = |arg: Arg| match arg {
+        Arg::Input(input) => work.inputs[input].value,
+        Arg::Output(output) => work.outputs[output],
+    };
+    Some((call, args.into_iter().map(value).collect()))
+}
+
+/// A request from the works that are its steps; none where its device does not divide it.
+fn unit(request: &Request<'_>, lir: &Lir, device: DeviceId, works: Vec<WorkId>, first: &KernelCall) -> Option<Unit> {
+    let (spec, library) = (&request.devices[device.index()], request.libraries[device.index()]);
+    let parts: Vec<Part> = COUNTS.iter().filter_map(|count| library.part(spec, &first.request, *count)).collect();
+    let mut cut = parts.first()?.cut.clone();
+    parts.iter().for_each(|part| cut.iter_mut().zip(&part.cut).for_each(|(cut, other)| *cut |= other));
+    let asked = library.arguments(&first.request).ok()?;
+    let (inputs, count) = (asked.inputs.len(), asked.inputs.len() + asked.outputs.len());
+    let mut arguments: Vec<Option<ValueId>> = vec![None; count];
+    for (number, id) in works.iter().enumerate() {
+        let (call, values) = call(&lir.works[*id])?;
+        if call.step as usize != number {
+            return None;
+        }
+        for (arg, value) in args_of(call, count).into_iter().zip(values) {
+            if let StepArg::Argument(index) = arg {
+                *arguments.get_mut(index as usize)? = Some(value);
+            }
+        }
+    }
+    let arguments = arguments.into_iter().collect::<Option<Vec<_>>>()?;
+    (cut.len() == count && !asked.updates_first).then(|| Unit { works, call: first.clone(), arguments, inputs, cut })
+}
+
+/// The arguments of a step of a request with so many.
+pub(super) fn args_of(call: &KernelCall, arguments: usize) -> Vec<StepArg> {
+    call.step().args.clone().unwrap_or_else(|| (0..arguments as u32).map(StepArg::Argument).collect())
+}

@@ -1,0 +1,171 @@
+//! Networks made at random whose images do not depend on each other, with their gradients, under ten lines: works that are done part by part
+//! give the same bits, and all that [`super::lines`] says holds.
+
+use std::cell::Cell;
+use std::sync::Arc;
+
+use plimsoll_base::{Bytes, DataType};
+use plimsoll_cards::Options;
+use plimsoll_device::DeviceKind;
+use plimsoll_graph::{AttrValue, HostTensor, NodeId, Output, PartialShape};
+use plimsoll_kernels::CpuKernels;
+use plimsoll_ops::builder::{Initializer, Variable, VariableKind};
+use plimsoll_ops::{GraphBuilder, Registry};
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+
+use super::lines::{at_every_line, cases, run, session, waves};
+use super::random_graphs::{Made, guarded};
+
+const IMAGES: [u64; 4] = [12, 8, 8, 4];
+
+/// A layer: its operation and the values that it takes.
+#[derive(Clone, Debug)]
+struct Layer {
+    what: u8,
+    a: u16,
+    b: u16,
+}
+
+fn layers() -> impl Strategy<Value = Vec<Layer>> {
+    let layer = (0u8..14, any::<u16>(), any::<u16>()).prop_map(|(what, a, b)| Layer { what, a, b });
+    prop::collection::vec(layer, 3..24)
+}
+
+/// All values have the shape of `IMAGES`. Later layers mostly take what came last.
+fn make(layers: &[Layer], kind: VariableKind, device: &str) -> Made {
+    let mut b = GraphBuilder::new(Arc::new(Registry::standard(Arc::new(CpuKernels))));
+    b.set_variable_kind(kind);
+    let x = b.placeholder("x", DataType::Float, PartialShape::unknown()).build().unwrap();
+    let (mut values, mut changes) = (vec![x], Vec::new());
+    let variables = b.device(device, |b| {
+        let mut variable = |name: &str, shape: &[u64]| {
+            let values: Vec<f32> = (0..shape.iter().product::<u64>()).map(|at| ((at * 7 % 11) as f32 - 5.0) * 0.0625).collect();
+            let initial = Initializer::Value(HostTensor::from_slice(shape.to_vec(), &values).unwrap());
+            b.get_variable(name, DataType::Float, shape.to_vec(), &initial).unwrap()
+        };
+        vec![variable("filter", &[3, 3, 4, 4]), variable("row", &[4]), variable("square", &[4, 4])]
+    });
+    b.global_variables_initializer().unwrap();
+    for layer in layers {
+        b.device(device, |b| add(b, layer, &variables, &mut values, &mut changes));
+    }
+    b.group(&changes, "changes").unwrap();
+    let values = values.iter().map(|value| b.graph().tensor_name(*value)).collect();
+    Made { graph: b.finish(), values, variables }
+}
+
+fn window(b: &mut GraphBuilder, op: &str, inputs: &[Output], size: Option<i64>) -> Output {
+    let node =
+        b.op(op).inputs(inputs.iter().copied()).attr("strides", AttrValue::ints([1, 1, 1, 1])).attr("padding", AttrValue::text("SAME"));
+    let node = if let Some(size) = size { node.attr("ksize", AttrValue::ints([1, size, size, 1])) } else { node };
+    node.build().unwrap()
+}
+
+fn add(b: &mut GraphBuilder, layer: &Layer, variables: &[Variable], values: &mut Vec<Output>, changes: &mut Vec<NodeId>) {
+    // The later half of what there is.
+    let pick = |at: u16| values[values.len() - 1 - at as usize % values.len().div_ceil(2)];
+    let (p, q) = (pick(layer.a), pick(layer.b));
+    let one = |b: &mut GraphBuilder, op: &str, inputs: &[Output]| b.op(op).inputs(inputs.iter().copied()).build().unwrap();
+    let ints =
+        |b: &mut GraphBuilder, values: &[i32]| b.constant(HostTensor::from_slice([values.len() as u64], values).unwrap()).build().unwrap();
+    let shape = IMAGES.map(|size| size as i32);
+    let made = match layer.what {
+        0 | 1 => {
+            let (filter, row) = (b.read(&variables[0]).unwrap(), b.read(&variables[1]).unwrap());
+            let conv = window(b, "Conv2D", &[p, filter], None);
+            let sum = one(b, "BiasAdd", &[conv, row]);
+            one(b, "Relu", &[sum])
+        }
+        2 => {
+            let sum = one(b, "AddV2", &[p, q]);
+            one(b, "Tanh", &[sum])
+        }
+        3 => {
+            let row = b.read(&variables[1]).unwrap();
+            let product = one(b, "Mul", &[p, row]);
+            one(b, "Sigmoid", &[product])
+        }
+        4 => {
+            let pooled = window(b, "MaxPool", &[p], Some(3));
+            let gradient = window(b, "MaxPoolGrad", &[p, pooled, q], Some(3));
+            values.push(pooled);
+            one(b, "ReluGrad", &[gradient, p])
+        }
+        5 => one(b, "LRN", &[p]),
+        6 => {
+            let normal = one(b, "LRN", &[p]);
+            one(b, "LRNGrad", &[q, p, normal])
+        }
+        7 => window(b, "AvgPool", &[p], Some(2)),
+        8 => {
+            let matrix = b.reshape(p, &[-1, 4]).build().unwrap();
+            let square = b.read(&variables[2]).unwrap();
+            let product = b.matmul(matrix, square).build().unwrap();
+            let back = b.reshape(product, &IMAGES.map(|size| size as i64)).build().unwrap();
+            one(b, "Tanh", &[back])
+        }
+        9 => {
+            // All images together.
+            let sums = b.reduce_mean(p, Some(&[0])).build().unwrap();
+            let product = one(b, "Mul", &[q, sums]);
+            one(b, "Tanh", &[product])
+        }
+        10 => {
+            let filter = b.read(&variables[0]).unwrap();
+            let sizes = ints(b, &shape);
+            let by_input = window(b, "Conv2DBackpropInput", &[sizes, filter, p], None);
+            one(b, "ReluGrad", &[by_input, q])
+        }
+        11 => {
+            let flat = b.reshape(p, &[IMAGES[0] as i64 * 64, 4]).build().unwrap();
+            let soft = one(b, "Softmax", &[flat]);
+            b.reshape(soft, &IMAGES.map(|size| size as i64)).build().unwrap()
+        }
+        12 => {
+            // Of each image the first columns behind the last ones.
+            let (begin, middle) = (ints(b, &[0, 0, 0, 0]), ints(b, &[0, 0, 4, 0]));
+            let (half, axis) = (ints(b, &[-1, -1, 4, -1]), b.scalar(2i32).unwrap());
+            let [first, last] = [begin, middle].map(|from| one(b, "Slice", &[p, from, half]));
+            one(b, "ConcatV2", &[last, first, axis])
+        }
+        _ => {
+            let sizes = ints(b, &[3, 3, 4, 4]);
+            let by_filter = window(b, "Conv2DBackpropFilter", &[p, sizes, q], None);
+            let small = one(b, "Tanh", &[by_filter]);
+            let scale = b.scalar(0.125f32).unwrap();
+            let change = one(b, "Mul", &[small, scale]);
+            changes.push(b.assign_sub(&variables[0], change).unwrap());
+            return;
+        }
+    };
+    values.push(made);
+}
+
+#[test]
+fn parts_hold_at_ten_limits() {
+    let mut runner = TestRunner::new(Config { cases: cases(), ..Config::default() });
+    let chains = Cell::new(0);
+    runner
+        .run(&(layers(), any::<u16>(), any::<bool>()), |(layers, chosen, resource)| {
+            let kind = if resource { VariableKind::Resource } else { VariableKind::Reference };
+            let made = make(&layers, kind, "/cpu:0");
+            if made.values.len() < 2 {
+                return Ok(());
+            }
+            let x = waves(&IMAGES);
+            let fetch = made.values[1 + chosen as usize % (made.values.len() - 1)].clone();
+            let (_, _, fitting) = at_every_line(&made, (&x, &fetch), false)?;
+            chains.set(chains.get() + fitting.parts.len());
+            // On a card whose values may wait on the host, too.
+            let options = Options::new().intra_op(2);
+            let on_host = run(&session(&made, &guarded(&options)), &made, (&x, &fetch)).unwrap();
+            let made = make(&layers, kind, "/gpu:0");
+            let devices = guarded(&options.device_count(DeviceKind::Gpu, 1));
+            let low = session(&made, &devices).with_lines(vec![Some(Bytes::ZERO); devices.specs().len()]).unwrap();
+            prop_assert_eq!(run(&low, &made, (&x, &fetch)).unwrap(), on_host, "on a card");
+            Ok(())
+        })
+        .unwrap();
+    assert!(chains.get() > 0, "no plan has works in parts");
+}
