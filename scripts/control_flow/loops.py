@@ -128,6 +128,29 @@ def while_condition_gradient():
     return False
 
 
+@case([({"n:0": n, "x:0": X, "p:0": np.bool_(p)}, ["g:0", "y:0"], []) for n in N for p in (False, True)])
+def while_condition_shares():
+    """the sides of a condition in a loop keep tensors of other shapes and types for its gradient, in the same places"""
+    v2()
+    n, x, p = number(), floats(), predicate()
+
+    def then(y):
+        parts = tf.concat([tf.reshape(y, [6]), tf.sin(tf.reshape(x, [6]))[:1]], 0)
+        return y * tf.reduce_max(parts * parts)
+
+    def other(y):
+        wide = tf.cast(tf.reduce_sum(y, 1), tf.float64)
+        _, wide = tf1.while_loop(lambda j, _: j < n, lambda j, wide: (j + 1, tf.tanh(wide) * 1.5), [0, wide])
+        return y + tf.cast(tf.reduce_max(tf.concat([wide, wide * wide], 0)), tf.float32)
+
+    def body(i, y):
+        return i + 1, tf1.cond(p, lambda: then(y), lambda: other(y))
+    _, y = tf1.while_loop(lambda i, _: i < n, body, [0, x * 0.25])
+    tf.identity(y, "y")
+    tf.identity(tf1.gradients(tf.reduce_sum(y), x)[0], "g")
+    return False
+
+
 @looped([({"x:0": X}, ["y:0"], [])])
 def known():
     """a number of iterations that the graph says, of integers of all kinds"""

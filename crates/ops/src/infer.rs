@@ -142,10 +142,11 @@ impl ListFact {
             (false, true) => return other.or_absent(self),
             _ => {}
         }
+        let is_nothing = |list: &ListFact| list.length == Some(0) || list.is_unseen();
         let data_type = match (self.data_type, other.data_type) {
             // An optional without a value has no type. What lists a list has is known when one is put into it.
-            (DataType::Variant, data_type) if self.length == Some(0) || other.inner.is_some() => data_type,
-            (data_type, DataType::Variant) if other.length == Some(0) || self.inner.is_some() => data_type,
+            (DataType::Variant, data_type) if is_nothing(self) || other.inner.is_some() => data_type,
+            (data_type, DataType::Variant) if is_nothing(other) || self.inner.is_some() => data_type,
             (mine, theirs) if mine == theirs => mine,
             (mine, theirs) => return Err(Error::unimplemented(format!("not yet: a list of {mine} or of {theirs}"))),
         };

@@ -36,6 +36,10 @@ pub(crate) struct Pruned {
     pub needed: IdVec<NodeId, bool>,
     /// The tensors that bound lists, by the Merge of a list that grows in a loop, or the StackV2; their elements are not known.
     pub bounds: HashMap<NodeId, Output>,
+    /// Why nodes fail on the side of a condition that may not be taken, or with a list that is one or another as a condition says.
+    /// Nothing is known of their results. Optionals of a condition's sides share places: the reader of one side may find what the
+    /// other side gave.
+    pub refused: HashMap<NodeId, Error>,
 }
 
 impl Pruned {
@@ -113,17 +117,23 @@ pub(crate) fn prune_and_infer(request: &Request<'_>) -> Result<Pruned> {
     let frames = Frames::new(graph, &order)?;
     let stacks = Stacks::new(graph, &order, &fetches, &facts);
     let mut rounds: Rounds = HashMap::new();
-    let (mut alive, mut unanswered, mut bounds);
+    let (mut alive, mut unanswered, mut bounds, mut refused);
     let mut passes = 0;
     loop {
-        (alive, unanswered, bounds) = (Alive::default(), HashMap::new(), HashMap::new());
+        (alive, unanswered, bounds, refused) = (Alive::default(), HashMap::new(), HashMap::new(), HashMap::new());
         for stack in stacks.fed() {
             if let (Some((_, Some(list))), Some(handle)) = (rounds.get(&stack), facts[stack].first_mut()) {
                 handle.list = Some(list.clone());
             }
         }
         for &id in &order {
-            let (mut outputs, asked) = node_facts(request, &mut alive, &facts, (&fed, &rounds), id)?;
+            let (mut outputs, asked) = match node_facts(request, &mut alive, &facts, (&fed, &rounds), id) {
+                Err(error) if may_be_passed_over(graph, &alive, &facts, id, &error) => {
+                    refused.insert(id, error);
+                    (unknown_facts(request, id)?, Vec::new())
+                }
+                facts => facts?,
+            };
             if let (Some((_, Some(stack))), [handle]) = (rounds.get(&id), &mut outputs[..])
                 && graph.node(id).op == "StackV2"
             {
@@ -171,7 +181,15 @@ pub(crate) fn prune_and_infer(request: &Request<'_>) -> Result<Pruned> {
             return Err(Error::unimplemented("not yet: loops whose shapes depend on each other as much as these"));
         }
     }
-    Ok(Pruned { order, facts, feeds, fetches, targets, frames, alive, unanswered, fed, needed, bounds })
+    Ok(Pruned { order, facts, feeds, fetches, targets, frames, alive, unanswered, fed, needed, bounds, refused })
+}
+
+/// Whether a node that its rules refuse may still be in a run: one that does not come to it, or not with what is refused.
+fn may_be_passed_over(graph: &Graph, alive: &Alive, facts: &IdVec<NodeId, Vec<Fact>>, id: NodeId, error: &Error) -> bool {
+    let is_refused = matches!(error.code(), Code::InvalidArgument | Code::Unimplemented);
+    let is_any = |input: &Output| facts[input.node].get(input.index as usize)?.list.as_ref().map(ListFact::is_any);
+    let reads_any = || graph.node(id).inputs.iter().any(|input| is_any(input) == Some(true));
+    is_refused && (matches!(alive.node(id), When::Under(_)) || reads_any())
 }
 
 /// What earlier stages say of a flow that a node pops.
@@ -350,13 +368,8 @@ fn node_facts(
         };
         *input = Fact { handle, list, is_ref, ..Fact::new(data_type, known_shape.unwrap_or(shape)) };
     }
-    let (mut outputs, asked) = if is_dead {
-        let types = def.output_types(&node.attrs).map_err(at)?;
-        let fact = |arg: &ArgType| Fact { is_ref: arg.is_ref, ..Fact::new(arg.base, PartialShape::unknown()) };
-        (types.iter().map(fact).collect(), Vec::new())
-    } else {
-        infer_asking(request.registry, &def, node, &inputs)?
-    };
+    let (mut outputs, asked) =
+        if is_dead { (unknown_facts(request, id)?, Vec::new()) } else { infer_asking(request.registry, &def, node, &inputs)? };
     if let (Lower::Merge, [only], [value, index]) = (rules.lower, &living[..], &mut outputs[..]) {
         index.value = round.is_none().then(|| HostTensor::scalar(*only as i32));
         let Fact { value: known, partial, .. } = inputs[0].clone();
@@ -372,6 +385,14 @@ fn node_facts(
         }
     }
     Ok((outputs, asked))
+}
+
+/// The types of a node's outputs, and no more.
+fn unknown_facts(request: &Request<'_>, id: NodeId) -> Result<Vec<Fact>> {
+    let node = request.graph.node(id);
+    let types = request.registry.table().require(&node.op).and_then(|def| def.output_types(&node.attrs));
+    let fact = |arg: &ArgType| Fact { is_ref: arg.is_ref, ..Fact::new(arg.base, PartialShape::unknown()) };
+    types.map(|types| types.iter().map(fact).collect()).map_err(|error| error.at_node(&node.name))
 }
 
 /// The error for a tensor that an earlier stage has made and that is not fed.

@@ -68,7 +68,7 @@ pub use freeze::{Folded, Freeze, freeze};
 pub use growth::{Growth, SignatureInN, shape_in_n};
 pub use inline::{Calls, Inlined, Part, inline};
 pub use joint::{Joint, JointNeed, Together};
-pub use late::{Between, Counted, Late, Later, LoopPart, Operand, Repeat, Split, late};
+pub use late::{Between, Counted, Form, Late, Later, LoopPart, Operand, Repeat, Split, Value, late};
 pub use live::moves::Moves;
 pub use lower::variable_key;
 pub use missing::{Missing, Reach, missing};
@@ -79,5 +79,5 @@ pub use plan::{
     Certainty, DeviceId, DevicePlan, Holder, PeakParts, Plan, PlanCall, PlanCheck, PlanConstant, PlanFeed, PlanFetch, PlanRestore,
     PlanSave, PlanVariable, Queue, SavedTensor, Softened, VariableKind,
 };
-pub use request::{Feed, Request, Signature};
+pub use request::{Feed, InnerList, ListTraits, Request, Signature};
 pub use traffic::Transfer;

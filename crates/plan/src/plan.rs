@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::buffers::PlanBuffer;
 use crate::fit::Fitting;
 use crate::late::Later;
+use crate::request::ListTraits;
 
 define_id!(
     /// A device, by its position in the request.
@@ -207,6 +208,9 @@ pub struct PlanFetch {
     pub shape: Shape,
     /// Bytes of its elements.
     pub bytes: Bytes,
+    /// What it is beside its rows, where it is a list of lists that a stage hands on. It is not written with the plan.
+    #[serde(skip)]
+    pub traits: Option<Arc<ListTraits>>,
 }
 
 /// The access of a command to a file, by the number of its [`plimsoll_device::Work::Outside`].

@@ -104,13 +104,21 @@ pub struct InnerList {
 }
 
 impl ListTraits {
-    fn of(list: &ListFact) -> ListTraits {
+    pub(crate) fn of(list: &ListFact) -> ListTraits {
         let ListFact { grows, is_sum, is_full, has_list, .. } = *list;
         let inner = list.inner.as_deref().map(|inner| {
             let (item, room, traits) = (inner.item.complete(), inner.block_rows(), ListTraits::of(inner));
             Box::new(InnerList { data_type: inner.data_type, item, room, length: inner.length, traits })
         });
         ListTraits { grows, is_sum, is_full, has_list, is_of_lists: list.data_type == DataType::Variant, inner }
+    }
+
+    /// The traits, with the inner lists that an earlier stage has seen.
+    fn having_seen(&self, seen: &ListTraits) -> ListTraits {
+        if seen.inner.is_none() {
+            return self.clone();
+        }
+        ListTraits { is_of_lists: seen.is_of_lists, inner: seen.inner.clone(), ..self.clone() }
     }
 
     /// The fact about a list of which the rows are known.
@@ -148,6 +156,16 @@ impl Signature {
         }
         self.feeds.push(feed);
     }
+
+    /// Adds what an earlier stage has seen of the list at a feed.
+    pub(crate) fn has_seen(&mut self, feed: usize, seen: &ListTraits) {
+        let known = self.traits.iter().position(|(of, _)| *of >= feed).unwrap_or(self.traits.len());
+        match self.traits.get_mut(known) {
+            Some((of, traits)) if *of == feed => *traits = traits.having_seen(seen),
+            _ if seen.inner.is_some() => self.traits.insert(known, (feed, ListTraits::default().having_seen(seen))),
+            _ => {}
+        }
+    }
 }
 
 /// A list of unknown tensors has rows of so many dimensions.
@@ -184,4 +202,30 @@ pub struct Request<'a> {
     pub signature: &'a Signature,
     /// What the plan is made to fit.
     pub lines: &'a Lines,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_stage_has_seen_of_lists_of_lists_is_known_behind_it() {
+        let inner = InnerList {
+            data_type: DataType::Float,
+            item: Some(Shape::from([3])),
+            room: Some(1),
+            length: None,
+            traits: ListTraits::default(),
+        };
+        let seen = ListTraits { inner: Some(Box::new(inner)), ..ListTraits::default() };
+        let open = ListTraits { is_of_lists: true, is_full: true, ..ListTraits::default() };
+        let mut signature = Signature { traits: vec![(1, open.clone()), (4, open.clone())], ..Signature::default() };
+        signature.has_seen(1, &ListTraits::default());
+        assert_eq!(signature.traits[0].1, open);
+        for feed in [0, 4, 7] {
+            signature.has_seen(feed, &seen);
+        }
+        let known = ListTraits { is_full: true, ..seen.clone() };
+        assert_eq!(signature.traits, [(0, seen.clone()), (1, open), (4, known), (7, seen)]);
+    }
 }

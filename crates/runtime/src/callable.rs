@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use plimsoll_base::{DataType, Error, Result};
 use plimsoll_device::Trace;
 use plimsoll_graph::{HostTensor, Shape};
-use plimsoll_plan::Plan;
+use plimsoll_plan::{Plan, Value};
 
 use crate::cancellation::Cancellation;
 use crate::grants::{Lane, Pinned};
@@ -166,8 +166,9 @@ impl Callable {
     fn run_stages(&self, feeds: &[&HostTensor], how: How<'_>, is_traced: bool) -> Result<(Vec<HostTensor>, Vec<RunMetadata>)> {
         let cancellation = how.cancellation.or(self.cancellation.as_ref());
         let mut how = Staged { cancellation, times: how.times, records: is_traced.then(Vec::new) };
-        let made = self.session.run_stages(self.loaded.clone(), feeds, &mut how)?;
-        Ok((made, how.records.unwrap_or_default()))
+        let feeds: Vec<Value> = feeds.iter().map(|feed| Value::from((*feed).clone())).collect();
+        let made = self.session.run_stages(self.loaded.clone(), &feeds.iter().collect::<Vec<_>>(), &mut how)?;
+        Ok((made.into_iter().map(|value| value.tensor).collect(), how.records.unwrap_or_default()))
     }
 
     /// Runs once, into new tensors.

@@ -55,6 +55,11 @@ impl ListFact {
         self.least == u64::MAX
     }
 
+    /// Whether nothing is known of it: it is one or another, as a condition says.
+    pub fn is_any(&self) -> bool {
+        self.data_type == DataType::Variant && self.inner.is_none() && self.length.is_none() && !self.is_unseen()
+    }
+
     /// The list, where lists as the given one are among its tensors.
     ///
     /// # Errors

@@ -13,6 +13,7 @@
 
 mod repeat;
 mod split;
+mod value;
 
 use std::sync::Arc;
 
@@ -21,6 +22,7 @@ use plimsoll_graph::{HostTensor, NodeId, Shape};
 
 pub use self::repeat::{LoopPart, Repeat};
 pub use self::split::late;
+pub use self::value::{Form, Value};
 use crate::plan::Plan;
 use crate::request::{Feed, Signature};
 
@@ -134,10 +136,12 @@ impl Operand {
     ///
     /// # Errors
     /// INTERNAL where there are too few.
-    pub fn of<'a>(&'a self, tensors: &[&'a HostTensor]) -> Result<&'a HostTensor> {
+    pub fn of(&self, values: &[&Value]) -> Result<Value> {
         match self {
-            Operand::Known(tensor) => Ok(tensor),
-            Operand::Tensor(number) => tensors.get(*number).copied().ok_or_else(|| Error::internal("a stage lacks a tensor")),
+            Operand::Known(tensor) => Ok(Value::from(tensor.clone())),
+            Operand::Tensor(number) => {
+                values.get(*number).map(|value| Value::clone(value)).ok_or_else(|| Error::internal("a stage lacks a tensor"))
+            }
         }
     }
 }
@@ -166,14 +170,18 @@ impl Later {
     }
 
     /// The signature of the rest. `made` is what the first stage has fetched, then what was computed in between.
-    pub fn signature(&self, made: &[HostTensor]) -> Signature {
-        let (late, between) = (self.numbers.late, self.numbers.made);
+    pub fn signature(&self, made: &[Value]) -> Signature {
+        let Numbers { feeds, late, made: between } = self.numbers;
         let mut signature = self.signature.clone();
-        for (index, (feed, value)) in signature.feeds[self.numbers.feeds..].iter_mut().zip(made).enumerate() {
+        for (index, value) in made.iter().enumerate() {
+            let Some(feed) = signature.feeds.get_mut(feeds + index) else { break };
             if index < late {
-                feed.value = Some(value.clone());
+                feed.value = Some(value.tensor.clone());
             } else if index >= between || self.cut.contains(&index) {
-                feed.shape = value.shape().clone();
+                feed.shape = value.tensor.shape().clone();
+            }
+            if let Some(traits) = &value.traits {
+                signature.has_seen(feeds + index, traits);
             }
         }
         signature
@@ -210,7 +218,7 @@ impl Later {
     ///
     /// # Errors
     /// INTERNAL where there are too few tensors.
-    pub fn made(&self, fetched: Vec<HostTensor>) -> Result<Vec<HostTensor>> {
+    pub fn made(&self, fetched: Vec<Value>) -> Result<Vec<Value>> {
         cut(fetched, &self.cut)
     }
 
@@ -218,7 +226,7 @@ impl Later {
     ///
     /// # Errors
     /// INTERNAL where there are too few.
-    pub fn assemble(&self, made: &[HostTensor], rest: &[HostTensor]) -> Result<Vec<HostTensor>> {
+    pub fn assemble(&self, made: &[Value], rest: &[Value]) -> Result<Vec<Value>> {
         let fetched = |source: &Source| match *source {
             Source::Made(position) => made.get(position),
             Source::Rest(position) => rest.get(position),
@@ -229,13 +237,13 @@ impl Later {
 }
 
 /// Tensors without the lengths behind them, to which the lists at these positions are cut.
-fn cut(fetched: Vec<HostTensor>, lists: &[usize]) -> Result<Vec<HostTensor>> {
+fn cut(fetched: Vec<Value>, lists: &[usize]) -> Result<Vec<Value>> {
     let lacking = || Error::internal("a stage lacks the length of a list");
     let mut made = fetched;
     let lengths = made.split_off(made.len().checked_sub(lists.len()).ok_or_else(lacking)?);
     for (list, length) in lists.iter().zip(lengths) {
-        let length = length.to_i64s().and_then(|length| u64::try_from(*length.first()?).ok()).ok_or_else(lacking)?;
-        let rows = made.get_mut(*list).ok_or_else(lacking)?;
+        let length = length.tensor.to_i64s().and_then(|length| u64::try_from(*length.first()?).ok()).ok_or_else(lacking)?;
+        let rows = &mut made.get_mut(*list).ok_or_else(lacking)?.tensor;
         let mut dims = rows.shape().to_vec();
         if dims.first().is_some_and(|room| *room > length) {
             dims[0] = length;

@@ -9,8 +9,8 @@ use std::collections::{BTreeSet, HashSet};
 use plimsoll_base::{Error, Result};
 use plimsoll_graph::{HostTensor, NodeId, Output};
 
-use super::Operand;
 use super::split::Splitter;
+use super::{Operand, Value};
 use crate::frames::{Frame, FrameId, Round, stays};
 use crate::request::{Signature, unset_rows};
 
@@ -55,16 +55,20 @@ impl LoopPart {
     ///
     /// # Errors
     /// INTERNAL where there are too few values.
-    pub fn feeds<'a>(&self, values: &'a [HostTensor]) -> Result<Vec<&'a HostTensor>> {
+    pub fn feeds<'a>(&self, values: &'a [Value]) -> Result<Vec<&'a Value>> {
         let value = |number: &usize| values.get(*number).ok_or_else(|| Error::internal("a loop lacks a value"));
         self.feeds.iter().map(value).collect()
     }
 
     /// The signature that is fed with these.
-    pub fn signature(&self, feeds: &[&HostTensor]) -> Signature {
+    pub fn signature(&self, feeds: &[&Value]) -> Signature {
         let mut signature = self.signature.clone();
-        for (feed, value) in signature.feeds.iter_mut().zip(feeds) {
-            feed.shape = value.shape().clone();
+        for (index, value) in feeds.iter().enumerate() {
+            let Some(feed) = signature.feeds.get_mut(index) else { break };
+            feed.shape = value.tensor.shape().clone();
+            if let Some(traits) = &value.traits {
+                signature.has_seen(index, traits);
+            }
         }
         signature
     }
@@ -73,7 +77,7 @@ impl LoopPart {
     ///
     /// # Errors
     /// INTERNAL where there are too few tensors.
-    pub fn made(&self, fetched: Vec<HostTensor>) -> Result<Vec<HostTensor>> {
+    pub fn made(&self, fetched: Vec<Value>) -> Result<Vec<Value>> {
         super::cut(fetched, &self.cut)
     }
 }

@@ -171,7 +171,7 @@ impl Parser<'_> {
                 let name = at.word().to_string();
                 let (data_type, shape) = at.typed()?;
                 let bytes = shape.bytes(data_type).map_err(|error| error.to_string())?;
-                let _: FetchId = self.parsed.lir.fetches.push(PlanFetch { name, data_type, shape, bytes });
+                let _: FetchId = self.parsed.lir.fetches.push(PlanFetch { name, data_type, shape, bytes, traits: None });
             }
             "file" => {
                 let call = self.call(&mut at)?;

@@ -43,6 +43,7 @@ use crate::frames::Item;
 use crate::infer::Pruned;
 use crate::lir::{Arg, FeedId, FetchId, Home, Lir, ValueId, VariableId, View, WorkId, WorkKind};
 use crate::plan::{DeviceId, PlanFeed, PlanFetch};
+use crate::request::ListTraits;
 
 /// The meaning of an output of a node.
 #[derive(Clone, Debug)]
@@ -220,8 +221,12 @@ impl Lowering<'_> {
             _ => self.read(output, self.host)?,
         };
         let bytes = view.shape.bytes(view.data_type)?;
-        let id: FetchId =
-            self.lir.fetches.push(PlanFetch { name: name.to_string(), data_type: view.data_type, shape: view.shape.clone(), bytes });
+        let list = self.pruned.facts[output.node].get(output.index as usize).and_then(|fact| fact.list.as_ref());
+        let is_list = self.request.signature.is_stage && !self.request.signature.lengths.contains(&position);
+        let list = list.filter(|list| is_list && list.inner.is_some());
+        let traits = list.map(|list| Arc::new(ListTraits::of(list)));
+        let (name, data_type, shape) = (name.to_string(), view.data_type, view.shape.clone());
+        let id: FetchId = self.lir.fetches.push(PlanFetch { name, data_type, shape, bytes, traits });
         let value = &self.lir.values[view.value];
         // A value that a kernel makes is made where the caller will find it; everything else is copied there.
         let made_here = value.home == Home::Arena && value.device == self.host;
@@ -247,6 +252,9 @@ impl Lowering<'_> {
         }
         if !self.enter(id, node, rules.lower)? {
             return Ok(());
+        }
+        if let Some(error) = self.pruned.refused.get(&id) {
+            return Err(error.clone().with_kind(Kind::NeedsValues));
         }
         let facts = &self.pruned.facts[id];
         let open: Vec<usize> = (0..facts.len()).filter(|index| !self.is_settled(id, *index)).collect();

@@ -7,11 +7,11 @@
 use std::sync::Arc;
 
 use plimsoll_base::Result;
-use plimsoll_graph::{HostTensor, Shape};
-use plimsoll_plan::{DevicePlan, LoopPart, Plan};
+use plimsoll_graph::HostTensor;
+use plimsoll_plan::{DevicePlan, Form, LoopPart, Plan, Value};
 
 use super::Inner;
-use super::stages::Staged;
+use super::stages::{Staged, fetched, tensors};
 use crate::cancellation::Cancellation;
 use crate::loaded::Loaded;
 
@@ -21,11 +21,11 @@ pub(super) struct Part<'a> {
     /// What it was in the last iteration, which serves again while sizes stay the same.
     last: Option<Last>,
     /// Tensors of the last iteration, for what it fetches in the next one.
-    spare: Vec<HostTensor>,
+    spare: Vec<Value>,
 }
 
 struct Last {
-    shapes: Vec<Shape>,
+    forms: Vec<Form>,
     loaded: Arc<Loaded>,
     /// Whether it serves for all elements.
     is_for_all: bool,
@@ -37,8 +37,8 @@ impl<'a> Part<'a> {
     }
 
     /// Whether the last iteration's plan serves for these feeds, too.
-    fn serves(&self, feeds: &[&HostTensor]) -> bool {
-        self.last.as_ref().is_some_and(|last| last.is_for_all && last.shapes.iter().eq(feeds.iter().map(|feed| feed.shape())))
+    fn serves(&self, feeds: &[&Value]) -> bool {
+        self.last.as_ref().is_some_and(|last| last.is_for_all && feeds.iter().zip(&last.forms).all(|(feed, form)| feed.has(form)))
     }
 
     /// The plan of the last iteration, if it is one stage.
@@ -93,7 +93,7 @@ impl<'a> Parts<'a> {
     ///
     /// # Errors
     /// As [`crate::Callable::run_into`].
-    pub fn test(&mut self, values: &[HostTensor], how: &mut Staged<'_>) -> Result<Vec<HostTensor>> {
+    pub fn test(&mut self, values: &[Value], how: &mut Staged<'_>) -> Result<Vec<Value>> {
         self.run(0, values, how)
     }
 
@@ -101,16 +101,16 @@ impl<'a> Parts<'a> {
     ///
     /// # Errors
     /// As [`crate::Callable::run_into`].
-    pub fn body(&mut self, values: &[HostTensor], how: &mut Staged<'_>) -> Result<Vec<HostTensor>> {
+    pub fn body(&mut self, values: &[Value], how: &mut Staged<'_>) -> Result<Vec<Value>> {
         self.run(1, values, how)
     }
 
     /// Tensors of the condition and of the body that nothing reads any more.
-    pub fn done_with(&mut self, tested: Vec<HostTensor>, replaced: Vec<HostTensor>) {
+    pub fn done_with(&mut self, tested: Vec<Value>, replaced: Vec<Value>) {
         (self.parts[0].spare, self.parts[1].spare) = (tested, replaced);
     }
 
-    fn run(&mut self, number: usize, values: &[HostTensor], how: &mut Staged<'_>) -> Result<Vec<HostTensor>> {
+    fn run(&mut self, number: usize, values: &[Value], how: &mut Staged<'_>) -> Result<Vec<Value>> {
         if let Some(error) = how.cancellation.and_then(Cancellation::error) {
             return Err(error);
         }
@@ -118,9 +118,9 @@ impl<'a> Parts<'a> {
         let feeds = part.feeds(values)?;
         if !self.parts[number].serves(&feeds) {
             self.give_back();
-            let (loaded, is_for_all) = self.session.ready(&part.signature(&feeds), &feeds, None, how.cancellation)?;
-            let shapes = feeds.iter().map(|feed| feed.shape().clone()).collect();
-            self.parts[number].last = Some(Last { shapes, loaded, is_for_all });
+            let (loaded, is_for_all) = self.session.ready(&part.signature(&feeds), &tensors(&feeds), None, how.cancellation)?;
+            let forms = feeds.iter().map(|feed| feed.form()).collect();
+            self.parts[number].last = Some(Last { forms, loaded, is_for_all });
             self.stays = match (self.parts[0].plan(), self.parts[1].plan()) {
                 (Some(test), Some(body)) => Stays::between(test, body),
                 _ => Stays::Nothing,
@@ -134,18 +134,19 @@ impl<'a> Parts<'a> {
         let mut spares = std::mem::take(&mut self.parts[number].spare);
         let mut made = Vec::with_capacity(plan.fetches.len());
         for fetch in &plan.fetches {
-            let serves =
-                |spare: &HostTensor| spare.data_type() == fetch.data_type && *spare.shape() == fetch.shape && spare.bytes().is_some();
-            let spare = spares.iter().position(serves).map(|position| spares.swap_remove(position));
+            let serves = |Value { tensor, .. }: &Value| {
+                tensor.data_type() == fetch.data_type && *tensor.shape() == fetch.shape && tensor.bytes().is_some()
+            };
+            let spare = spares.iter().position(serves).map(|position| spares.swap_remove(position).tensor);
             made.push(spare.map_or_else(|| HostTensor::zeros(fetch.data_type, fetch.shape.clone()), Ok)?);
         }
         if !plan.feeds.is_empty() || !plan.fetches.is_empty() || !plan.queues.is_empty() {
-            self.session.run_part_of(&loaded, &feeds, &mut made, how)?;
+            self.session.run_part_of(&loaded, &tensors(&feeds), &mut made, how)?;
         }
         if self.stays == Stays::Arenas {
             loaded.constants().give_back();
         }
-        part.made(made)
+        part.made(fetched(made, plan))
     }
 
     /// Gives back what stayed.

@@ -7,7 +7,7 @@ use plimsoll_base::{Code, Error, Kind, Result};
 use plimsoll_device::Trace;
 use plimsoll_graph::{HostTensor, NodeId};
 use plimsoll_ops::Lower;
-use plimsoll_plan::{Between, Counted, Late, Later, Plan, Repeat, Signature};
+use plimsoll_plan::{Between, Counted, Late, Later, Plan, Repeat, Signature, Value};
 
 use super::Inner;
 use super::iterations::{Part, Parts};
@@ -40,6 +40,15 @@ pub(crate) struct Staged<'a> {
     pub times: Option<&'a mut Times>,
     /// Where to add the records of its stages.
     pub records: Option<Vec<RunMetadata>>,
+}
+
+/// What a plan has fetched.
+pub(super) fn fetched(tensors: Vec<HostTensor>, plan: &Plan) -> Vec<Value> {
+    tensors.into_iter().zip(&plan.fetches).map(|(tensor, fetch)| Value::fetched(tensor, fetch)).collect()
+}
+
+pub(super) fn tensors<'a>(values: &[&'a Value]) -> Vec<&'a HostTensor> {
+    values.iter().map(|value| &value.tensor).collect()
 }
 
 impl Inner {
@@ -124,28 +133,29 @@ impl Inner {
     ///
     /// # Errors
     /// As [`crate::Callable::run_into`].
-    pub fn run_stages(&self, loaded: Arc<Loaded>, feeds: &[&HostTensor], how: &mut Staged<'_>) -> Result<Vec<HostTensor>> {
+    pub fn run_stages(&self, loaded: Arc<Loaded>, feeds: &[&Value], how: &mut Staged<'_>) -> Result<Vec<Value>> {
         let mut loaded = loaded;
-        let mut stages: Vec<(Arc<Later>, Vec<HostTensor>)> = Vec::new();
+        let mut stages: Vec<(Arc<Later>, Vec<Value>)> = Vec::new();
         let mut made = loop {
             let plan = &loaded.plan;
-            let feeds: Vec<&HostTensor> = feeds.iter().copied().chain(stages.iter().flat_map(|(_, made)| made)).collect();
+            let feeds: Vec<&Value> = feeds.iter().copied().chain(stages.iter().flat_map(|(_, made)| made)).collect();
             let mut made: Vec<HostTensor> =
                 plan.fetches.iter().map(|fetch| HostTensor::zeros(fetch.data_type, fetch.shape.clone())).collect::<Result<_>>()?;
             if !plan.feeds.is_empty() || !plan.fetches.is_empty() || !plan.queues.is_empty() {
-                self.run_stage(&loaded, &feeds, &mut made, how)?;
+                self.run_stage(&loaded, &tensors(&feeds), &mut made, how)?;
             }
+            let mut made = fetched(made, plan);
             let Some(later) = plan.later.clone() else { break made };
             made = later.made(made)?;
             for between in &later.between {
-                let tensors: Vec<&HostTensor> = feeds.iter().copied().chain(&made).collect();
+                let values: Vec<&Value> = feeds.iter().copied().chain(&made).collect();
                 let results = match between {
-                    Between::Counted(counted) => self.counted(counted, &tensors)?,
-                    Between::Loop(repeat) => self.repeat(repeat, &tensors, how)?,
+                    Between::Counted(counted) => self.counted(counted, &values)?,
+                    Between::Loop(repeat) => self.repeat(repeat, &values, how)?,
                 };
                 made.extend(results);
             }
-            let feeds: Vec<&HostTensor> = feeds.into_iter().chain(&made).collect();
+            let feeds: Vec<&HostTensor> = feeds.into_iter().chain(&made).map(|value| &value.tensor).collect();
             let outer = match &later.plans[..] {
                 [outer] if later.is_bound() => Some(&**outer),
                 _ => None,
@@ -187,30 +197,32 @@ impl Inner {
     }
 
     /// The results of a node that is computed between two stages.
-    fn counted(&self, counted: &Counted, tensors: &[&HostTensor]) -> Result<Vec<HostTensor>> {
+    fn counted(&self, counted: &Counted, values: &[&Value]) -> Result<Vec<Value>> {
         let node = self.graph.node(counted.node);
         let at = |error: Error| error.at_node(&node.name);
         let Lower::Counted(compute) = self.registry.require(&node.op).map_err(at)?.lower else {
             return Err(Error::internal("a node between two stages is none of those that are computed there").at_node(&node.name));
         };
-        let inputs = counted.inputs.iter().map(|input| input.of(tensors)?.dense()).collect::<Result<Vec<HostTensor>>>().map_err(at)?;
+        let inputs =
+            counted.inputs.iter().map(|input| input.of(values)?.tensor.dense()).collect::<Result<Vec<HostTensor>>>().map_err(at)?;
         let results = compute(node, &inputs.iter().collect::<Vec<_>>()).map_err(at)?;
-        let result = |output: &u32| results.get(*output as usize).cloned().ok_or_else(|| Error::internal("a result is missing"));
+        let result =
+            |output: &u32| results.get(*output as usize).cloned().map(Value::from).ok_or_else(|| Error::internal("a result is missing"));
         counted.outputs.iter().map(result).collect::<Result<_>>().map_err(at)
     }
 
     /// What leaves a loop, an iteration behind another.
-    fn repeat(&self, repeat: &Repeat, tensors: &[&HostTensor], how: &mut Staged<'_>) -> Result<Vec<HostTensor>> {
-        let mut values = repeat.first.iter().map(|first| first.of(tensors).cloned()).collect::<Result<Vec<HostTensor>>>()?;
+    fn repeat(&self, repeat: &Repeat, values: &[&Value], how: &mut Staged<'_>) -> Result<Vec<Value>> {
+        let mut values = repeat.first.iter().map(|first| first.of(values)).collect::<Result<Vec<Value>>>()?;
         let mut parts = Parts::new(self, Part::new(&repeat.test), Part::new(&repeat.body));
         loop {
             let tested = parts.test(&values, how)?;
-            let goes = tested.first().and_then(|goes| Some(goes.dense().ok()?.bytes()?.first()? != &0));
+            let goes = tested.first().and_then(|goes| Some(goes.tensor.dense().ok()?.bytes()?.first()? != &0));
             if !goes.ok_or_else(|| Error::internal("a loop without a condition").at_node(&repeat.name))? {
                 break;
             }
             let next = parts.body(&values, how)?;
-            let replace = |(number, next): (&usize, HostTensor)| std::mem::replace(&mut values[*number], next);
+            let replace = |(number, next): (&usize, Value)| std::mem::replace(&mut values[*number], next);
             let replaced = repeat.goes.iter().zip(next).map(replace).collect();
             parts.done_with(tested, replaced);
         }
@@ -270,16 +282,22 @@ impl Inner {
         if alternatives.len() > *left {
             return Ok(Vec::new());
         }
-        let (mut plans, mut refused) = (Vec::new(), None);
+        let (mut plans, mut refused, mut is_open) = (Vec::new(), None, false);
         for signature in &alternatives {
             match self.stage(signature, cancellation, left) {
                 Ok(Planned::Plan(plan)) if plan.later.as_ref().is_none_or(|later| !later.plans.is_empty()) => plans.push(plan),
                 Ok(_) => return Ok(Vec::new()),
                 // A run that takes this way ends there.
                 Err(error) if error.code() == Code::InvalidArgument => refused = Some(error),
+                // Only a run that takes this way is refused.
+                Err(error) if error.code() == Code::Unimplemented => (refused, is_open) = (Some(error), true),
                 Err(error) => return Err(error),
             }
         }
-        refused.filter(|_| plans.is_empty()).map_or(Ok(plans), Err)
+        match refused {
+            Some(error) if plans.is_empty() => Err(error),
+            _ if is_open => Ok(Vec::new()),
+            _ => Ok(plans),
+        }
     }
 }

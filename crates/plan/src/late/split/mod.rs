@@ -156,7 +156,11 @@ impl Splitter<'_> {
 
     /// Whether a node lacks something: a size of its results, the number of tensors of a list, or room on a stack.
     fn lacks(&self, id: NodeId) -> bool {
-        !self.is_whole(id) || self.pruned.bounds.contains_key(&id) || self.stack_at(id).is_some_and(|stack| !self.has_known_room(stack))
+        let is_refused = self.pruned.refused.contains_key(&id);
+        !self.is_whole(id)
+            || is_refused
+            || self.pruned.bounds.contains_key(&id)
+            || self.stack_at(id).is_some_and(|stack| !self.has_known_room(stack))
     }
 
     fn has_known_room(&self, stack: Output) -> bool {

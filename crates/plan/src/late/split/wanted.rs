@@ -128,6 +128,9 @@ impl Splitter<'_> {
         if let Some(bound) = self.pruned.bounds.get(&id) {
             return vec![*bound];
         }
+        if self.pruned.refused.contains_key(&id) {
+            return self.outer_predicates(&self.pruned.alive.node(id));
+        }
         if self.is_whole(id) {
             return Vec::new();
         }
