@@ -12,7 +12,7 @@ use crate::softmaxes::{rows, session};
 const BUCKETS: [u64; 3] = [8, 64, 200];
 
 fn open(buckets: &[u64], limit: Option<Bytes>) -> Devices {
-    let options = Options::new().intra_op(1).buckets(buckets);
+    let options = Options::new().intra_op(1).buckets(buckets).fit(false);
     Devices::open(&limit.map_or(options.clone(), |limit| options.limit("CPU:0", &format!("{}B", limit.0)))).unwrap()
 }
 

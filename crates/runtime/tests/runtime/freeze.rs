@@ -14,7 +14,7 @@ use plimsoll_runtime::{Devices, Session};
 const CHANNELS: u64 = 8;
 
 fn open(freeze: bool, limit: Option<Bytes>) -> Devices {
-    let options = Options::new().intra_op(1).freeze(freeze);
+    let options = Options::new().intra_op(1).freeze(freeze).fit(false);
     Devices::open(&limit.map_or(options.clone(), |limit| options.limit("CPU:0", &format!("{}B", limit.0)))).unwrap()
 }
 
