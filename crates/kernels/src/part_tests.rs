@@ -65,6 +65,7 @@ fn requests() -> Vec<KernelRequest> {
         transpose_b,
         places: None,
     };
+    let lrn = LrnSpec { data_type: DataType::Float, rows: 96, channels: 20, depth_radius: 4, bias: 1.0, alpha: 0.01, beta: 0.75 };
     let expr = |shape: &[u64], operands: &[&[u64]]| KernelRequest::Expr {
         expr: two_results(),
         shape: shape.to_vec(),
@@ -79,24 +80,8 @@ fn requests() -> Vec<KernelRequest> {
         KernelRequest::Nn(Nn::Softmax { log: false, data_type: DataType::Float, rows: 24, classes: 37 }),
         KernelRequest::Nn(Nn::Softmax { log: true, data_type: DataType::Float, rows: 48, classes: 10 }),
         KernelRequest::Nn(Nn::CrossEntropy { data_type: DataType::Float, label_type: None, batch: 24, classes: 11 }),
-        KernelRequest::Lrn(LrnSpec {
-            data_type: DataType::Float,
-            rows: 96,
-            channels: 20,
-            depth_radius: 4,
-            bias: 1.0,
-            alpha: 0.01,
-            beta: 0.75,
-        }),
-        KernelRequest::LrnGrad(LrnSpec {
-            data_type: DataType::Float,
-            rows: 96,
-            channels: 20,
-            depth_radius: 4,
-            bias: 1.0,
-            alpha: 0.01,
-            beta: 0.75,
-        }),
+        KernelRequest::Lrn(lrn),
+        KernelRequest::LrnGrad(lrn),
     ];
     for (m, n, k) in [(24, 10, 30), (12, 384, 300), (960, 96, 64), (24, 64, 4096), (48, 1, 33), (240, 3, 700), (192, 160, 500)] {
         for transpose_b in [false, true] {

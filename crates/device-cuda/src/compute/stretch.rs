@@ -1,8 +1,8 @@
 //! The stretches of a queue that the card runs without the host, each made into a graph.
 //!
-//! A stretch ends before a command that waits for another queue, before one that a loop goes to, before work of cuDNN that must not come
-//! behind a fault, and at what only the host can do: a loop's decision, a copy from or to another card, a guarded copy to the host, guarded
-//! work of cuDNN. What cuDNN pushes is captured, and becomes a graph in the graph. Copies between card and host go by pinned memory of
+//! A stretch ends before a command that waits for another queue, and before one that a loop goes to. It ends before work of cuDNN that must
+//! not come behind a fault, and at what only the host can do. That is a loop's decision, a copy from or to another card, a guarded copy to
+//! the host, or guarded work of cuDNN. What cuDNN pushes is captured, and becomes a graph in the graph. Copies between card and host go by pinned memory of
 //! the executable, so that no graph knows an address of the caller. What the card reads of the host's memory is there when the
 //! stretch begins, since all its waits are before; what it writes there is handed on when the stretch is over.
 

@@ -1,8 +1,9 @@
 //! Parts: works whose rows do not depend on each other are done for some of the rows at a time, so that what is between them is never there as
 //! a whole. Each part is computed by kernels of the same numerics, so results have the same bits: see [`plimsoll_device::Library::part`].
 //!
-//! The work that takes most while it runs takes up what makes one of its operands, or is taken up by the only reader of one of its results,
-//! or several of them, as long as that lowers what it takes. What others read as well is computed once more for the parts.
+//! The work that takes most while it runs comes first. It takes up what makes one of its operands, or the only reader of one of its results
+//! takes it up; so may several of them. That goes on as long as it lowers what the work takes. What others read as well is computed once
+//! more for the parts.
 //!
 //! [`units`]: what may be done in parts. [`chain`]: works in parts.
 
