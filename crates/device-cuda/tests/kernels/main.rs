@@ -9,6 +9,7 @@ mod cases;
 mod compiled;
 mod cudnn;
 mod engines;
+mod expressions;
 mod hostile;
 #[path = "../computing/machine.rs"]
 #[allow(dead_code, reason = "the tests of cards share it")]
@@ -23,8 +24,8 @@ use engines::{Engines, Outcome};
 /// Cases of all kinds, but for products and convolutions, whose kernels are long.
 fn short_kernels() -> Vec<Case> {
     let all = [
-        cases::expressions(making::FLOATS, 1),
-        cases::expressions(making::INTEGERS, 2),
+        expressions::expressions(making::FLOATS, 1),
+        expressions::expressions(making::INTEGERS, 2),
         cases::movements(3),
         cases::reductions(4),
         cases::rows(5),
@@ -64,17 +65,17 @@ fn check(cases: Vec<Case>) {
 
 #[test]
 fn expressions_of_floats() {
-    check(cases::expressions(making::FLOATS, 1));
+    check(expressions::expressions(making::FLOATS, 1));
 }
 
 #[test]
 fn expressions_of_integers() {
-    check(cases::expressions(making::INTEGERS, 2));
+    check(expressions::expressions(making::INTEGERS, 2));
 }
 
 #[test]
 fn every_primitive() {
-    check(cases::primitives());
+    check(expressions::primitives());
 }
 
 #[test]
