@@ -2,7 +2,6 @@
 //! gives a faster step or a higher peak, and one byte below the least is refused with a shortfall that is exact. So it is where values may
 //! wait in a file.
 
-use std::cell::Cell;
 use std::sync::Arc;
 
 use plimsoll_base::{Bytes, Code};
@@ -19,7 +18,7 @@ use plimsoll_runtime::{Devices, Session};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
-use super::random_graphs::{COLUMNS, Made, ROWS, bits, make, steps};
+use super::random_graphs::{COLUMNS, Made, ROWS, Step, bits, make, needs_a_file, steps};
 
 /// Lines for each graph.
 const LINES: u64 = 10;
@@ -122,24 +121,38 @@ pub fn at_every_line(made: &Made, of: (&HostTensor, &str), has_file: bool) -> Re
     Ok((least, highest, step.fitting.unwrap_or_default()))
 }
 
+/// What of the lines of a graph there is to see: it takes less where it has to, less again where values may wait in a file, and values do.
+#[derive(Debug, PartialEq)]
+struct Seen {
+    lower: bool,
+    lower_with_file: bool,
+    moved: bool,
+}
+
+fn with_and_without_a_file(steps: &[Step], chosen: u16, kind: VariableKind) -> Result<Seen, TestCaseError> {
+    let made = make(steps, kind, &[]);
+    let fetch = &made.values[1 + chosen as usize % (made.values.len() - 1)];
+    let x = waves(&[ROWS, COLUMNS]);
+    let (least, highest, _) = at_every_line(&made, (&x, fetch), false)?;
+    let (with_file, as_it_is, fitting) = at_every_line(&made, (&x, fetch), true)?;
+    prop_assert!(as_it_is == highest && with_file <= least, "{with_file} with a file, {least} without");
+    Ok(Seen { lower: least < highest, lower_with_file: with_file < least, moved: !fitting.offloaded.is_empty() })
+}
+
 #[test]
 fn lines_hold_at_ten_limits() {
     let mut runner = TestRunner::new(Config { cases: cases(), ..Config::default() });
-    let (lower, lower_with_file, moved) = (Cell::new(0), Cell::new(0), Cell::new(0));
     runner
         .run(&(steps(), any::<u16>(), any::<bool>()), |(steps, chosen, resource)| {
-            let made = make(&steps, if resource { VariableKind::Resource } else { VariableKind::Reference }, &[]);
-            let fetch = made.values[1 + chosen as usize % (made.values.len() - 1)].clone();
-            let x = waves(&[ROWS, COLUMNS]);
-            let (least, highest, _) = at_every_line(&made, (&x, &fetch), false)?;
-            lower.set(lower.get() + u32::from(least < highest));
-            let (with_file, as_it_is, fitting) = at_every_line(&made, (&x, &fetch), true)?;
-            prop_assert!(as_it_is == highest && with_file <= least, "{with_file} with a file, {least} without");
-            lower_with_file.set(lower_with_file.get() + u32::from(with_file < least));
-            moved.set(moved.get() + fitting.offloaded.len());
-            Ok(())
+            let kind = if resource { VariableKind::Resource } else { VariableKind::Reference };
+            with_and_without_a_file(&steps, chosen, kind).map(drop)
         })
         .unwrap();
-    assert!(lower.get() > 0, "no graph takes less where it has to");
-    assert!(lower_with_file.get() > 0 && moved.get() > 0, "no graph takes less where values may wait in a file");
+}
+
+/// About one in five graphs made at random takes less where values may wait in a file. This one does.
+#[test]
+fn lines_hold_where_values_wait_in_a_file() {
+    let seen = with_and_without_a_file(&needs_a_file(), 27295, VariableKind::Reference).unwrap();
+    assert_eq!(seen, Seen { lower: true, lower_with_file: true, moved: true });
 }

@@ -43,6 +43,12 @@ pub fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..40)
 }
 
+/// A network behind a scaled input, whose values wait in a file where its line is the least.
+pub fn needs_a_file() -> Vec<Step> {
+    let step = |what, a, b, device| Step { what, a, b, device, waits: true };
+    vec![step(6, 6488, 30029, 2), step(15, 62168, 25667, 0)]
+}
+
 pub struct Made {
     pub graph: Graph,
     pub values: Vec<String>,
