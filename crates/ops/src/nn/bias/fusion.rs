@@ -30,7 +30,7 @@ fn of_max_pool_grad(works: &dyn Works, work: WorkId) -> Option<Patch> {
     let patch =
         patch.add(work, Becomes::Expr(kept_expr().ok()?, gradient.shape.clone()), vec![positions.clone(), gradient.clone()], vec![kept]);
     let (shape, axes) = (gradient.shape.to_vec(), axes.clone());
-    let sum = Reduction::Reduce { op: ReduceOp::Sum, data_type: DataType::Float, shape, axes, divided: false };
+    let sum = Reduction::Reduce { op: ReduceOp::Sum, data_type: DataType::Float, shape, axes, divided: true };
     let view = View { value: kept, data_type: DataType::Float, shape: gradient.shape.clone() };
     Some(patch.change(work, Becomes::Request(KernelRequest::Reduction(sum)), vec![view], works.outputs(work).to_vec()))
 }
