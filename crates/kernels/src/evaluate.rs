@@ -57,9 +57,14 @@ impl CpuKernels {
 
 /// Runs kernels of this processor's on inputs; the outputs have so many bytes.
 pub(crate) fn run_made(made: &Made, request: &KernelRequest, inputs: &[&[u8]], outputs: &[u64]) -> Result<Vec<Vec<u8>>> {
+    run_onto(made, request, inputs, outputs.iter().map(|bytes| vec![0; *bytes as usize]).collect())
+}
+
+/// As [`run_made`], where outputs hold something before.
+pub(crate) fn run_onto(made: &Made, request: &KernelRequest, inputs: &[&[u8]], outputs: Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>> {
     let Made { steps, between } = made;
     let mut arguments: Vec<AlignedBytes> = inputs.iter().map(|bytes| AlignedBytes::copy_of(bytes)).collect();
-    arguments.extend(outputs.iter().map(|bytes| AlignedBytes::zeroed(*bytes as usize)));
+    arguments.extend(outputs.iter().map(|bytes| AlignedBytes::copy_of(bytes)));
     let mut between: Vec<AlignedBytes> = between.iter().map(|bytes| AlignedBytes::zeroed(*bytes as usize)).collect();
     for (prepared, args) in steps {
         let all = || (0..arguments.len() as u32).map(StepArg::Argument).collect();

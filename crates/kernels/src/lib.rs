@@ -33,6 +33,7 @@ mod recorded;
 pub mod reduce;
 pub mod resample;
 pub mod simd;
+mod sums;
 #[doc(hidden)]
 pub mod testing;
 pub mod warp;

@@ -2,7 +2,6 @@
 
 use plimsoll_base::{Code, DataType, Error, Result};
 use plimsoll_device::{Cost, CpuLibrary, DeviceSpec, Fault, InstructionSet, KernelCall, Library, Load, Prepared, Step, StepArg, Variant};
-use plimsoll_request::anchor::Anchor;
 use plimsoll_request::check::Requirement;
 use plimsoll_request::gather::Gather;
 use plimsoll_request::movement::Movement;
@@ -15,7 +14,7 @@ use plimsoll_request::{Arguments, KernelRequest, Part};
 use crate::random::RandomOp;
 use crate::simd::Isa;
 use crate::{
-    anchor, check, conv, crop, expr, fft, gather, linalg, load, lrn, movement, narrow, nn, norm, pool, random, reduce, resample, warp,
+    anchor, check, conv, crop, expr, fft, gather, linalg, load, lrn, movement, narrow, nn, norm, pool, random, reduce, resample, sums, warp,
 };
 
 /// The kernels for processors, for every instruction set that they are compiled for.
@@ -119,12 +118,8 @@ impl Library for CpuKernels {
         }
     }
 
-    fn part(&self, _: &DeviceSpec, request: &KernelRequest, parts: u64) -> Option<Part> {
-        let part = request.part(parts)?;
-        // One row is summed in another order than several.
-        let is_row =
-            matches!(part.request, KernelRequest::Anchor { anchor: Anchor::Product(_, spec), .. } if spec.m == 1 && spec.batch == 1);
-        (!is_row).then_some(part)
+    fn part(&self, spec: &DeviceSpec, request: &KernelRequest, parts: u64) -> Option<Part> {
+        sums::part(isa_of(spec.instructions), request, parts)
     }
 }
 
@@ -226,6 +221,7 @@ fn prepared(isa: Isa, request: &KernelRequest) -> Result<Made> {
                 }
             }
         }
+        ConvBackpropFilterSums { spec, unpooled, sums, onto } => conv::filter_sums(isa, spec, unpooled.as_ref(), (*sums, *onto))?.into(),
         DepthwiseConvBackpropInput(spec) => conv::depthwise_conv_backprop_input_on(isa, *spec)?.into(),
         DepthwiseConvBackpropFilter(spec) => conv::depthwise_conv_backprop_filter_on(isa, *spec)?.into(),
         MaxPool(Pooling { spec, maxima, positions: Positions::None }) => pool::max_pool_on(isa, *spec, *maxima)?.into(),
@@ -312,6 +308,7 @@ fn reduction(isa: Isa, request: &Reduction) -> Result<Made> {
     Ok(match request {
         Reduction::Reduce { op, data_type, shape, axes, divided: true } => reduce::reduction(isa, *op, *data_type, shape, axes)?,
         Reduction::Reduce { op, data_type, shape, axes, divided: false } => reduce::reduce(isa, *op, *data_type, shape, axes)?.into(),
+        Reduction::ReduceSome { op, data_type, shape, axes, all } => reduce::reduce_some(isa, *op, *data_type, shape, axes, *all)?.into(),
         Reduction::HalfSquares { data_type, shape } => reduce::half_squares(isa, *data_type, shape)?,
         Reduction::Arg { smallest: false, data_type, output_type, shape, axis } => {
             reduce::arg_max(*data_type, *output_type, shape, *axis)?.into()

@@ -28,7 +28,7 @@ fn class_of(request: &KernelRequest) -> Class {
         Anchor { anchor: self::Anchor::Conv(_) | self::Anchor::ConvBackpropInput(_), .. } => Class::Convolution,
         Anchor { anchor: self::Anchor::DepthwiseConv(_), .. } => Class::Depthwise,
         DepthwiseConvBackpropInput(_) | DepthwiseConvBackpropFilter(_) => Class::Depthwise,
-        ConvBackpropFilter { .. } => Class::FilterGradient,
+        ConvBackpropFilter { .. } | ConvBackpropFilterSums { .. } => Class::FilterGradient,
         MaxPool(_)
         | MaxPoolGrad(_)
         | MaxPoolGradOfInput { .. }
@@ -69,7 +69,9 @@ fn load_of(isa: Isa, class: Class, request: &KernelRequest, cost: &Cost) -> Load
             };
             Load { class, issued: (cost.flops - elementwise).max(0.0) * padding, elementwise }
         }
-        KernelRequest::ConvBackpropFilter { spec, .. } => Load { class, issued: cost.flops * padding(spec.out_c), elementwise: 0.0 },
+        KernelRequest::ConvBackpropFilter { spec, .. } | KernelRequest::ConvBackpropFilterSums { spec, .. } => {
+            Load { class, issued: cost.flops * padding(spec.out_c), elementwise: 0.0 }
+        }
         _ => Load { class, issued: cost.flops, elementwise: 0.0 },
     }
 }

@@ -294,9 +294,10 @@ fn element_type(request: &KernelRequest) -> Option<DataType> {
         KernelRequest::Expr { .. }
         | KernelRequest::Anchor { .. }
         | KernelRequest::ConvBackpropFilter { .. }
+        | KernelRequest::ConvBackpropFilterSums { .. }
         | KernelRequest::DepthwiseConvBackpropInput(_)
         | KernelRequest::DepthwiseConvBackpropFilter(_)
-        | KernelRequest::Reduction(Reduction::InTopK { .. })
+        | KernelRequest::Reduction(Reduction::InTopK { .. } | Reduction::ReduceSome { .. })
         | KernelRequest::Movement { .. }
         | KernelRequest::Factors(_)
         | KernelRequest::Fft(_)

@@ -10,11 +10,12 @@ use plimsoll_request::movement::Movement;
 use plimsoll_request::nn::Nn;
 use plimsoll_request::pool::{Maxima, PoolSpec, Pooling, Positions};
 use plimsoll_request::product::{Place, Places, ProductSpec};
+use plimsoll_request::reduce::{ReduceOp, Reduction};
 use plimsoll_request::window::{Axes, Layout, WindowAxis};
 use plimsoll_request::{KernelRequest, Part};
 
 use crate::CpuKernels;
-use crate::evaluate::run_made;
+use crate::evaluate::{run_made, run_onto};
 use crate::library::{Made, available, make};
 use crate::simd::Isa;
 
@@ -175,8 +176,8 @@ fn parts_have_the_bits_of_the_whole() {
             assert!(!wholes.is_empty(), "{request:?}");
             for (numerics, whole) in &wholes {
                 let expected = run_made(whole, &request, &slices(&inputs), &arguments.outputs).unwrap();
-                for parts in [2, 3, 4, 6, 12] {
-                    let Some(Part { request: part, cut }) = CpuKernels.part(&spec, &request, parts) else { continue };
+                for parts in [2, 3, 4, 6, 8, 12, 16, 24] {
+                    let Some(Part { request: part, cut, sums: None }) = CpuKernels.part(&spec, &request, parts) else { continue };
                     let own = part.arguments().unwrap();
                     assert_eq!(cut.len(), inputs.len() + expected.len(), "{request:?}");
                     let others = made(isa, &part);
@@ -203,13 +204,125 @@ fn parts_have_the_bits_of_the_whole() {
     assert!(compared > 1000, "{compared}");
 }
 
+/// Sums over rows: gradients of filters, without and with a pooling, and reductions.
+fn sums() -> Vec<KernelRequest> {
+    let mut all = Vec::new();
+    for spec in [
+        conv(48, (16, 5, 1), 8, 16),
+        conv(48, (8, 3, 1), 64, 64),
+        conv(24, (9, 3, 2), 3, 20),
+        conv(48, (14, 1, 1), 48, 96),
+        conv(48, (28, 3, 2), 3, 64),
+        conv(24, (7, 3, 1), 5, 1),
+        conv(32, (6, 3, 1), 256, 320),
+        conv(128, (24, 5, 1), 3, 64),
+        ConvSpec { groups: 4, ..conv(12, (8, 3, 1), 16, 16) },
+    ] {
+        all.push(KernelRequest::ConvBackpropFilter { spec, unpooled: None });
+        let size = spec.output()[1];
+        let pooled = PoolSpec { batch: spec.batch, ..pool(spec.batch, (size, 3, 2), spec.out_c) };
+        all.push(KernelRequest::ConvBackpropFilter { spec, unpooled: Some(pooled) });
+    }
+    let reduced = |op: ReduceOp, shape: &[u64], axes: &[usize]| {
+        let (shape, axes) = (shape.to_vec(), axes.to_vec());
+        all_of(Reduction::Reduce { op, data_type: DataType::Float, shape, axes, divided: true })
+    };
+    for (shape, axes) in [
+        (&[48u64, 24, 24, 64][..], &[0usize, 1, 2][..]),
+        (&[96, 30, 7, 100], &[0, 2]),
+        (&[1024, 300], &[0]),
+        (&[48, 64, 33], &[0, 1]),
+        (&[48, 3000], &[0, 1]),
+        (&[24, 200, 20], &[1]),
+        (&[24, 5000, 70], &[1]),
+        (&[24, 9, 100], &[1, 2]),
+        (&[48, 7, 9, 3], &[2, 1]),
+    ] {
+        all.extend([ReduceOp::Sum, ReduceOp::Mean, ReduceOp::Max].map(|op| reduced(op, shape, axes)));
+    }
+    all
+}
+
+fn all_of(reduction: Reduction) -> KernelRequest {
+    KernelRequest::Reduction(reduction)
+}
+
+#[test]
+fn sums_of_parts_have_the_bits_of_the_whole() {
+    let mut random = Random::new(11);
+    let mut compared = [0; 3];
+    for instructions in [InstructionSet::Baseline, InstructionSet::Avx2, InstructionSet::Avx512] {
+        let Ok(isa) = available(instructions) else { continue };
+        let spec = DeviceSpec::cpu(0, None, 1, instructions);
+        for request in sums() {
+            let Ok(whole) = make(isa, &request) else { continue };
+            let arguments = request.arguments().unwrap();
+            let inputs: Vec<Vec<u8>> = arguments.inputs.iter().map(|bytes| bytes_of(&request, *bytes, &mut random)).collect();
+            let expected = run_made(&whole, &request, &slices(&inputs), &arguments.outputs).unwrap();
+            for parts in [2, 3, 4, 6, 8, 12, 16, 24, 32, 64] {
+                let Some(Part { request: part, cut, sums }) = CpuKernels.part(&spec, &request, parts) else { continue };
+                let way = sums.as_ref().map_or(0, |sums| if sums.begin.is_some() { 2 } else { 1 });
+                compared[way] += 1;
+                let own = part.arguments().unwrap();
+                let one = make(isa, &part).unwrap();
+                let run_once = |request: &KernelRequest, inputs: &[&[u8]]| {
+                    let outputs = request.arguments().unwrap().outputs;
+                    run_made(&make(isa, request).unwrap(), request, inputs, &outputs).unwrap().remove(0)
+                };
+                // What there is at first is not 0 where it need not be.
+                let (count, bytes) = sums.as_ref().map_or((parts, arguments.outputs[0]), |sums| (sums.count, sums.bytes));
+                let mut result = match sums.as_ref().and_then(|sums| sums.begin.as_ref()) {
+                    Some(begin) => run_once(begin, &[]),
+                    None => vec![0xAB; bytes as usize],
+                };
+                assert_eq!(result.len() as u64, bytes);
+                for number in 0..parts as usize {
+                    let cut_inputs = inputs.iter().zip(&cut).map(|(input, is_cut)| {
+                        let bytes = input.len() / parts as usize;
+                        if *is_cut { &input[number * bytes..][..bytes] } else { &input[..] }
+                    });
+                    let cut_inputs: Vec<&[u8]> = cut_inputs.collect();
+                    let each = result.len() / count as usize;
+                    let slice = &mut result[number / (parts / count) as usize * each..][..each];
+                    assert_eq!(own.outputs, [slice.len() as u64], "{request:?} in {parts}");
+                    assert_eq!(own.updates_first, count < parts, "{request:?} in {parts}");
+                    slice.copy_from_slice(&run_onto(&one, &part, &cut_inputs, vec![slice.to_vec()]).unwrap()[0]);
+                }
+                if let Some(end) = sums.as_ref().and_then(|sums| sums.end.as_ref()) {
+                    result = run_once(end, &[&result]);
+                }
+                assert!(result == expected[0], "{parts} parts on {isa:?}: {request:?}");
+            }
+        }
+    }
+    // Of rows, of sums that are one part's, and of sums that parts add to.
+    assert!(compared.iter().all(|count| *count > 20), "{compared:?}");
+}
+
+#[test]
+fn sums_that_no_kernel_has_are_refused() {
+    let spec = conv(0, (8, 3, 1), 4, 4);
+    let of = |sums: u64, spec: ConvSpec| KernelRequest::ConvBackpropFilterSums { spec, unpooled: None, sums, onto: true };
+    let some = |rows: u64, all: u64| {
+        let (op, data_type) = (ReduceOp::Sum, DataType::Float);
+        all_of(Reduction::ReduceSome { op, data_type, shape: vec![rows, 40, 7], axes: vec![1], all })
+    };
+    let empty = |spec: ConvSpec| ConvSpec { in_c: 0, ..spec };
+    let refused =
+        [of(0, spec), of(3, conv(4, (8, 3, 1), 4, 4)), of(u64::MAX, empty(spec)), of(1 << 40, empty(spec)), some(0, 4), some(3, 4)];
+    for request in refused {
+        assert!(make(Isa::Portable, &request).is_err(), "{request:?}");
+    }
+    assert!(make(Isa::Portable, &some(1, u64::MAX)).is_ok());
+}
+
 fn slices(arguments: &[Vec<u8>]) -> Vec<&[u8]> {
     arguments.iter().map(Vec::as_slice).collect()
 }
 
 /// Floats, or positions in windows where they are as many bytes as a pooling has results.
 fn bytes_of(request: &KernelRequest, bytes: u64, random: &mut Random) -> Vec<u8> {
-    if let KernelRequest::MaxPoolGrad(spec) = request
+    if let KernelRequest::MaxPoolGrad(spec) | KernelRequest::ConvBackpropFilter { unpooled: Some(spec), .. } = request
         && bytes == spec.output().iter().product::<u64>()
     {
         return (0..bytes).map(|_| if random.below(5) == 0 { u8::MAX } else { random.below(spec.taps() as usize) as u8 }).collect();

@@ -6,7 +6,7 @@ use plimsoll_graph::id::Id;
 use plimsoll_graph::{IdVec, NodeId};
 
 use crate::Request;
-use crate::lir::{Arg, Home, Lir, PartArg, PartStep, Parts, RegionId, ValueId, Work, WorkId, WorkKind};
+use crate::lir::{Arg, Home, Lir, PartArg, PartOf, PartStep, Parts, RegionId, ValueId, Work, WorkId, WorkKind};
 use crate::live::{Arena, Lane, Live};
 use crate::pack::{Addresses, addresses, label, traffic};
 use crate::plan::DeviceId;
@@ -233,24 +233,24 @@ impl Emit<'_> {
         let work = &self.lir.works[id];
         let base = scratch.unwrap_or(0) + self.regions.base(self.lir.values[work.outputs[0]].region, work.device);
         let inside = |offset: u64, bytes: u64| BufferRef { place: Place::Arena(work.device.index() as u32), offset: base + offset, bytes };
-        let slice = |whole: BufferRef, part: u64| {
-            let bytes = whole.bytes / parts.count;
-            BufferRef { offset: whole.offset + part * bytes, bytes, ..whole }
-        };
         let command = |(part, step): (u64, &PartStep)| {
-            let arg = |arg: &PartArg| match *arg {
-                PartArg::Input { index, is_cut: false } => self.buffer(work.inputs[index].value),
-                PartArg::Input { index, is_cut: true } => slice(self.buffer(work.inputs[index].value), part),
-                PartArg::Output(index) => slice(self.buffer(work.outputs[index]), part),
-                PartArg::Between(index) => inside(parts.between[index].0, parts.between[index].1),
+            let arg = |arg: &PartArg| {
+                let whole = match arg.of {
+                    PartOf::Input(index) => self.buffer(work.inputs[index].value),
+                    PartOf::Output(index) => self.buffer(work.outputs[index]),
+                    PartOf::Between(index) => inside(parts.between[index].0, parts.between[index].1),
+                };
+                // Chains are made of slices that there are.
+                let (begin, bytes) = arg.slice(whole.bytes, part, parts.count).unwrap_or((0, whole.bytes));
+                BufferRef { offset: whole.offset + begin, bytes, ..whole }
             };
             let args: Vec<BufferRef> = step.args.iter().map(arg).collect();
             let (at, shared, slices) = step.scratch;
             let scratch = (shared > 0).then(|| inside(at, shared));
             let worker_scratch = (slices > 0).then(|| inside(at + shared, slices));
-            let bytes = step.args.iter().zip(&args).fold((0, 0), |(read, written), (arg, buffer)| match arg {
-                PartArg::Output(_) => (read, written + buffer.bytes),
-                PartArg::Between(index) if parts.makes(step, *index) => (read, written + buffer.bytes),
+            let bytes = step.args.iter().zip(&args).fold((0, 0), |(read, written), (arg, buffer)| match arg.of {
+                PartOf::Output(_) => (read, written + buffer.bytes),
+                PartOf::Between(index) if parts.makes(step, index) => (read, written + buffer.bytes),
                 _ => (read + buffer.bytes, written),
             });
             let call = Call::Kernel(step.call.clone());

@@ -58,6 +58,11 @@ impl KernelRequest {
                 [tensor(spec.data_type, &spec.input())?, positions(pool)?, tensor(pool.data_type, &pool.output())?],
                 [tensor(spec.data_type, &spec.filter())?],
             ),
+            KernelRequest::ConvBackpropFilterSums { spec, unpooled, sums, onto } => {
+                let one = KernelRequest::ConvBackpropFilter { spec: *spec, unpooled: *unpooled };
+                let filter = tensor(DataType::Float, &spec.filter())?;
+                Arguments { outputs: vec![times(*sums, filter)?], updates_first: *onto, ..one.arguments()? }
+            }
             KernelRequest::DepthwiseConvBackpropInput(spec) => {
                 Arguments::of([depthwise_filter(spec)?, tensor(spec.data_type, &spec.output())?], [tensor(spec.data_type, &spec.input())?])
             }
@@ -222,7 +227,7 @@ fn of_rows(request: &Nn) -> Result<Arguments> {
 
 fn of_reduction(request: &Reduction) -> Result<Arguments> {
     Ok(match request {
-        Reduction::Reduce { data_type, shape, axes, .. } => {
+        Reduction::Reduce { data_type, shape, axes, .. } | Reduction::ReduceSome { data_type, shape, axes, .. } => {
             let kept: Vec<u64> = (0..shape.len()).filter(|axis| !axes.contains(axis)).map(|axis| shape[axis]).collect();
             Arguments::of([bytes(*data_type, elements(shape)?)?], [bytes(*data_type, elements(&kept)?)?])
         }

@@ -33,5 +33,5 @@ pub mod warp;
 pub mod window;
 
 pub use arguments::Arguments;
-pub use part::Part;
+pub use part::{Part, Sums};
 pub use request::KernelRequest;

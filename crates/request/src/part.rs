@@ -15,13 +15,29 @@ use crate::product::{Places, ProductSpec};
 pub struct Part {
     /// The same for each part.
     pub request: KernelRequest,
-    /// For each argument, inputs before outputs: whether part number `p` has part number `p` of its bytes. Others it has whole.
+    /// For each argument of the whole request, inputs before outputs: whether part number `p` has part number `p` of its bytes. Other inputs
+    /// it has whole. A result that is not cut is a sum over the rows.
     pub cut: Vec<bool>,
+    /// Of a request whose one result is a sum over the rows: what its parts write in the place of it.
+    pub sums: Option<Sums>,
+}
+
+/// Partial sums over the rows. Parts come in order: part number `p` of `parts` has number `p * count / parts` of them as its result.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sums {
+    /// How many there are; it divides the number of parts.
+    pub count: u64,
+    /// Bytes of all of them.
+    pub bytes: u64,
+    /// Writes what all of them begin with, where several parts add to each. Argument: all of them. None where each is of one part.
+    pub begin: Option<KernelRequest>,
+    /// The result from all of them. Arguments: the sums, the result. None where the only one is the result.
+    pub end: Option<KernelRequest>,
 }
 
 impl KernelRequest {
     /// The request of one of `parts` equal parts. None where rows cannot be divided so, or where results depend on several of them. All
-    /// results are cut.
+    /// results are cut: how sums are made up of parts, a library knows.
     pub fn part(&self, parts: u64) -> Option<Part> {
         if parts < 2 {
             return None;
@@ -29,13 +45,13 @@ impl KernelRequest {
         let divided = |size: u64| (size > 0 && size.is_multiple_of(parts)).then(|| size / parts);
         let images = |spec: &ConvSpec| Some(ConvSpec { batch: divided(spec.batch)?, ..*spec });
         let pooled = |spec: &PoolSpec| Some(PoolSpec { batch: divided(spec.batch)?, ..*spec });
-        let all = |request: KernelRequest, arguments: usize| Part { request, cut: vec![true; arguments] };
+        let all = |request: KernelRequest, arguments: usize| Part::of_rows(request, vec![true; arguments]);
         Some(match self {
             KernelRequest::Expr { expr, shape, operands } => {
                 let axis = shape.iter().position(|size| *size != 1)?;
                 let (operands, mut cut) = operands_of(operands, shape, axis, parts)?;
                 cut.extend(vec![true; expr.outputs().len()]);
-                Part { request: KernelRequest::Expr { expr: expr.clone(), shape: along(shape, axis, parts)?, operands }, cut }
+                Part::of_rows(KernelRequest::Expr { expr: expr.clone(), shape: along(shape, axis, parts)?, operands }, cut)
             }
             KernelRequest::Anchor { anchor, epilogue, pooling } => {
                 let (part, mut cut) = match anchor {
@@ -65,10 +81,10 @@ impl KernelRequest {
                     None => None,
                 };
                 cut.extend(vec![true; results]);
-                Part { request: KernelRequest::Anchor { anchor: part, epilogue, pooling }, cut }
+                Part::of_rows(KernelRequest::Anchor { anchor: part, epilogue, pooling }, cut)
             }
             KernelRequest::DepthwiseConvBackpropInput(spec) => {
-                Part { request: KernelRequest::DepthwiseConvBackpropInput(images(spec)?), cut: vec![false, true, true] }
+                Part::of_rows(KernelRequest::DepthwiseConvBackpropInput(images(spec)?), vec![false, true, true])
             }
             KernelRequest::MaxPool(pooling) => {
                 let part = Pooling { spec: pooled(&pooling.spec)?, ..*pooling };
@@ -93,10 +109,17 @@ impl KernelRequest {
             }
             KernelRequest::Movement { element, movement } => {
                 let (movement, cut) = moved(movement, parts)?;
-                Part { request: KernelRequest::Movement { element: *element, movement }, cut }
+                Part::of_rows(KernelRequest::Movement { element: *element, movement }, cut)
             }
             _ => return None,
         })
+    }
+}
+
+impl Part {
+    /// Of a request whose results have rows.
+    fn of_rows(request: KernelRequest, cut: Vec<bool>) -> Part {
+        Part { request, cut, sums: None }
     }
 }
 

@@ -40,6 +40,9 @@ pub enum Reduction {
     /// numeric operations, bool for `All` and `Any`.
     /// Large sums may be `divided` into parts, which changes their last bits.
     Reduce { op: ReduceOp, data_type: DataType, shape: Vec<u64>, axes: Vec<usize>, divided: bool },
+    /// As `Reduce`, of a tensor that is some rows of one of `all` rows: elements are put together in the order in which the whole one's are.
+    /// The first axis is kept.
+    ReduceSome { op: ReduceOp, data_type: DataType, shape: Vec<u64>, axes: Vec<usize>, all: u64 },
     /// `L2Loss`: half the sum of the squares. Arguments: input, output (one element). Float or double.
     HalfSquares { data_type: DataType, shape: Vec<u64> },
     /// `ArgMax`, or `ArgMin` where `smallest`: the index along `axis`, the first of equal ones. A NaN is never chosen.

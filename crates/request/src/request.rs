@@ -54,6 +54,18 @@ pub enum KernelRequest {
         /// The pooling of the convolution's results.
         unpooled: Option<PoolSpec>,
     },
+    /// Sums that make up the gradient of a convolution by its filter, each over as many images: see [`crate::Sums`]. Arguments: as
+    /// [`KernelRequest::ConvBackpropFilter`], and in the place of the gradient so many of its shape, of floats.
+    ConvBackpropFilterSums {
+        /// The convolution.
+        spec: ConvSpec,
+        /// The pooling of the convolution's results.
+        unpooled: Option<PoolSpec>,
+        /// How many sums.
+        sums: u64,
+        /// Whether they are added to what is there.
+        onto: bool,
+    },
     /// The gradient of a depthwise convolution by its input: filter, gradient by the result, gradient by the input.
     DepthwiseConvBackpropInput(ConvSpec),
     /// The gradient of a depthwise convolution by its filter: input, gradient by the result, gradient by the filter.

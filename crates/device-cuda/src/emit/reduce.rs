@@ -73,7 +73,7 @@ pub(super) fn emit(reduction: &Reduction) -> Result<Emitted> {
         }
         Reduction::Arg { smallest, data_type, output_type, shape, axis } => arg(*smallest, *data_type, *output_type, shape, *axis),
         Reduction::Scan { op, data_type, shape, axis, exclusive, reverse } => scan(*op, *data_type, shape, *axis, *exclusive, *reverse),
-        Reduction::HalfSquares { .. } | Reduction::TopK { .. } | Reduction::InTopK { .. } => {
+        Reduction::ReduceSome { .. } | Reduction::HalfSquares { .. } | Reduction::TopK { .. } | Reduction::InTopK { .. } => {
             Err(Error::unimplemented("a kernel for a card: this reduction"))
         }
     }

@@ -32,7 +32,7 @@ const INTENSITY: f64 = 8.0;
 const ROWS: usize = 10;
 /// So many pieces are wanted even where that costs reading, and so many parts where images are divided.
 const PIECES: usize = 8;
-const PARTS: usize = 16;
+pub(super) const PARTS: usize = 16;
 
 struct FilterGradient<E> {
     code: &'static Code,
@@ -63,6 +63,8 @@ struct FilterGradient<E> {
     pieces: usize,
     /// Into how many parts the images are divided, each with a result of its own.
     parts: usize,
+    /// Whether sums are added to what the result has.
+    onto: bool,
     /// The pooling whose gradient the gradient by the result is, made in scratch for each block.
     unpool: Option<UnpoolRows>,
     /// How numbers that are not floats are widened and rounded.
@@ -117,11 +119,22 @@ impl std::fmt::Debug for Code {
     }
 }
 
-/// With `divide`, images may be divided into parts, whose number comes first. With a pooling, the gradient by the result is that of
-/// the pooling by its input, made as it is needed. That pays for kernels of one piece for each part.
+/// Into how many parts images are divided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Images {
+    /// One.
+    Together,
+    /// As many as pay.
+    AsPays,
+    /// So many; with `onto`, sums are added to what the result has.
+    Into { parts: usize, onto: bool },
+}
+
+/// With a pooling, the gradient by the result is that of the pooling by its input, made as it is needed. That pays for kernels of one piece
+/// for each part. The number of parts comes first.
 ///
 /// Of floats, results are in the type of the elements; of other types too, unless there are several parts: then they are floats.
-pub(super) fn prepare<E: InFloats>(isa: Isa, spec: &ConvSpec, divide: bool, unpool: Option<&PoolSpec>) -> Result<(u64, Prepared)> {
+pub(super) fn prepare<E: InFloats>(isa: Isa, spec: &ConvSpec, images: Images, unpool: Option<&PoolSpec>) -> Result<(u64, Prepared)> {
     let is_widened = E::TYPE != DataType::Float;
     if is_widened && unpool.is_some() {
         return Err(Error::unimplemented(format!("a gradient of {} that is unpooled", E::TYPE)));
@@ -150,8 +163,13 @@ pub(super) fn prepare<E: InFloats>(isa: Isa, spec: &ConvSpec, divide: bool, unpo
     let together = (INTENSITY / intensity.max(0.01)).ceil() as usize;
     let unhindered = units / together.max(1);
     let work = 4e6 / spec.flops().max(1.0);
-    let parts = if divide && unhindered < PIECES { PARTS.min((1.0 / work) as usize).clamp(1, (spec.batch as usize).max(1)) } else { 1 };
-    let pieces = if parts > 1 {
+    let (parts, onto) = match images {
+        Images::AsPays if unhindered < PIECES => (PARTS.min((1.0 / work) as usize).clamp(1, (spec.batch as usize).max(1)), false),
+        Images::Together | Images::AsPays => (1, false),
+        Images::Into { parts, onto } => (parts.max(1), onto),
+    };
+    let is_unpooled_once = unpool.is_some() && matches!(images, Images::Into { .. });
+    let pieces = if parts > 1 || is_unpooled_once {
         1
     } else {
         let small = (work * units as f64).ceil() as usize;
@@ -198,6 +216,7 @@ pub(super) fn prepare<E: InFloats>(isa: Isa, spec: &ConvSpec, divide: bool, unpo
         panel_parts,
         pieces,
         parts,
+        onto,
         unpool,
         widening,
     };
@@ -224,7 +243,7 @@ impl<E: InFloats> CpuKernel for FilterGradient<E> {
                 continue;
             }
             let to = args.pointers[2 + usize::from(self.unpool.is_some())].cast::<f32>().wrapping_add(number * size);
-            for unit in units.clone() {
+            for unit in units.clone().filter(|_| !self.onto) {
                 // SAFETY: the unit's elements are written by this piece only.
                 unsafe { self.clear(&self.unit(unit), to) };
             }

@@ -33,6 +33,8 @@ pub use depthwise::{
     depthwise_conv_backprop_input_on, depthwise_conv_on,
 };
 
+use filter::Images;
+
 pub(crate) use axis::Axis;
 pub(crate) use groups::{GROUP, get, groups, put};
 
@@ -231,10 +233,10 @@ pub fn conv_backprop_filter(spec: ConvSpec) -> Result<Prepared> {
 /// # Errors
 /// As [`conv_backprop_filter`].
 pub fn conv_backprop_filter_on(isa: Isa, spec: ConvSpec) -> Result<Prepared> {
-    Ok(filter_gradient(isa, &spec, false)?.1)
+    Ok(filter_gradient(isa, &spec, Images::Together)?.1)
 }
 
-fn filter_gradient(isa: Isa, spec: &ConvSpec, divide: bool) -> Result<(u64, Prepared)> {
+fn filter_gradient(isa: Isa, spec: &ConvSpec, images: Images) -> Result<(u64, Prepared)> {
     if spec.data_type == DataType::Double {
         return Ok((1, doubles::prepare(spec, doubles::Work::Filter, None)?));
     }
@@ -242,7 +244,7 @@ fn filter_gradient(isa: Isa, spec: &ConvSpec, divide: bool) -> Result<(u64, Prep
     of_type!(
         spec.data_type,
         [Float, Half, Bfloat16],
-        E => filter::prepare::<E>(isa, spec, divide, None),
+        E => filter::prepare::<E>(isa, spec, images, None),
         _ => Err(refused(spec)),
     )
 }
@@ -262,7 +264,7 @@ pub fn conv_backprop_filter_in_parts(spec: ConvSpec) -> Result<(u64, Prepared)> 
 /// # Errors
 /// As [`conv_backprop_filter_in_parts`].
 pub fn conv_backprop_filter_in_parts_on(isa: Isa, spec: ConvSpec) -> Result<(u64, Prepared)> {
-    let (parts, prepared) = filter_gradient(isa, &spec, true)?;
+    let (parts, prepared) = filter_gradient(isa, &spec, Images::AsPays)?;
     elements(&[&[parts], &spec.filter()[..]].concat())?;
     Ok((parts, prepared))
 }
@@ -282,15 +284,54 @@ pub fn conv_backprop_filter_unpooled(spec: ConvSpec, pool: PoolSpec) -> Result<O
 /// # Errors
 /// As [`conv_backprop_filter_unpooled`].
 pub fn conv_backprop_filter_unpooled_on(isa: Isa, spec: ConvSpec, pool: PoolSpec) -> Result<Option<(u64, Prepared)>> {
+    if !may_unpool(&spec, &pool)? {
+        return Ok(None);
+    }
+    let (parts, prepared) = filter::prepare::<f32>(isa, &spec, Images::AsPays, Some(&pool))?;
+    elements(&[&[parts], &spec.filter()[..]].concat())?;
+    Ok((u64::from(prepared.chunks) == parts).then_some((parts, prepared)))
+}
+
+/// Whether the gradient by a convolution's result can be made from that by a pooling's.
+///
+/// # Errors
+/// As [`conv_backprop_filter_unpooled`].
+fn may_unpool(spec: &ConvSpec, pool: &PoolSpec) -> Result<bool> {
     spec.check()?;
-    floats_only(&spec)?;
+    floats_only(spec)?;
     if pool.input() != spec.output() {
         return Err(Error::invalid_argument(format!("results {:?} of a convolution pooled as {pool:?}", spec.output())));
     }
-    if spec.axes.filled()[0] != WindowAxis::ONE {
-        return Ok(None);
+    Ok(spec.axes.filled()[0] == WindowAxis::ONE)
+}
+
+/// Into how many parts [`conv_backprop_filter_in_parts`] and [`conv_backprop_filter_unpooled`] divide images; none where they do not answer.
+pub(crate) fn filter_parts(isa: Isa, spec: &ConvSpec, unpool: Option<&PoolSpec>) -> Option<u64> {
+    let parts = match unpool {
+        Some(pool) => conv_backprop_filter_unpooled_on(isa, *spec, *pool).ok()?.map(|(parts, _)| parts),
+        None => conv_backprop_filter_in_parts_on(isa, *spec).ok().map(|(parts, _)| parts),
+    };
+    parts.filter(|_| spec.data_type == DataType::Float)
+}
+
+/// So many sums of the gradient by the filter, each over as many images, as parts of [`conv_backprop_filter_in_parts`] and
+/// [`conv_backprop_filter_unpooled`] are. With `onto` they are added to what is there, image by image. Arguments: as there.
+///
+/// # Errors
+/// As there; UNIMPLEMENTED for other types than floats.
+pub(crate) fn filter_sums(isa: Isa, spec: &ConvSpec, unpool: Option<&PoolSpec>, (sums, onto): (u64, bool)) -> Result<Prepared> {
+    spec.check()?;
+    if spec.data_type != DataType::Float {
+        return Err(Error::unimplemented(format!("sums of a gradient by a filter of {}", spec.data_type)));
     }
-    let (parts, prepared) = filter::prepare::<f32>(isa, &spec, true, Some(&pool))?;
-    elements(&[&[parts], &spec.filter()[..]].concat())?;
-    Ok((u64::from(prepared.chunks) == parts).then_some((parts, prepared)))
+    if !(1..=filter::PARTS as u64).contains(&sums) || !spec.batch.is_multiple_of(sums) {
+        return Err(Error::invalid_argument(format!("{sums} sums over {} images", spec.batch)));
+    }
+    if let Some(pool) = unpool
+        && !may_unpool(spec, pool)?
+    {
+        return Err(Error::unimplemented("a gradient that is better unpooled first"));
+    }
+    elements(&[&[sums], &spec.filter()[..]].concat())?;
+    Ok(filter::prepare::<f32>(isa, spec, Images::Into { parts: sums as usize, onto }, unpool)?.1)
 }

@@ -49,14 +49,21 @@ fn divide(data_type: DataType, shape: &[u64], axes: &[usize]) -> Option<Divided>
 /// # Errors
 /// As [`reduce`].
 pub(crate) fn reduction(isa: Isa, op: ReduceOp, data_type: DataType, shape: &[u64], axes: &[usize]) -> Result<Made> {
-    // A mean of means would round twice.
-    match divide(data_type, shape, axes).filter(|_| op != ReduceOp::Mean) {
-        Some(divided) => {
-            let first = reduce(isa, op, data_type, &divided.shape, &divided.axes)?;
-            Made::in_parts(first, &[0], reduce(isa, op, data_type, &[divided.parts, divided.results], &[0])?, data_type, divided.count())
+    match divided(op, data_type, shape, axes) {
+        Some((divided, axes, results)) => {
+            let (first, parts) = (reduce(isa, op, data_type, &divided, &axes)?, divided[0]);
+            Made::in_parts(first, &[0], reduce(isa, op, data_type, &[parts, results], &[0])?, data_type, parts.saturating_mul(results))
         }
         None => Ok(reduce(isa, op, data_type, shape, axes)?.into()),
     }
+}
+
+/// The shape of a tensor whose first axis is one of the parts that [`reduction`] reduces first, the axes that it reduces of each, and the
+/// elements of a result. None where it reduces the tensor at once.
+pub(crate) fn divided(op: ReduceOp, data_type: DataType, shape: &[u64], axes: &[usize]) -> Option<(Vec<u64>, Vec<usize>, u64)> {
+    // A mean of means would round twice.
+    let divided = divide(data_type, shape, axes).filter(|_| op != ReduceOp::Mean)?;
+    Some((divided.shape, divided.axes, divided.results))
 }
 
 /// Half the sum of the squares of a tensor.

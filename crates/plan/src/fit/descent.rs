@@ -89,7 +89,7 @@ impl<'a> Descent<'a> {
         bases.extend(masked.map(|WithMasks { lir, masks }| Base { masks, ..Base::new(request, device, lir, &bodies) }));
         // Of what came last: with masks, where there are some.
         let last = bases.len() - 1;
-        if let Some(WithParts { lir, parts, works }) = with_parts(request, &bases[last].lir, device, taken[device.index()])? {
+        for WithParts { lir, parts, works } in with_parts(request, &bases[last].lir, device, taken[device.index()])? {
             let bodies = Rc::new(bodies.renumbered(&works));
             bases.push(Base { masks: bases[last].masks.clone(), parts, ..Base::new(request, device, lir, &bodies) });
         }

@@ -73,7 +73,7 @@ fn wholes(lir: &Lir, device: DeviceId, units: &Units) -> Result<IdVec<ValueId, W
         for reader in uses[value].iter().filter(|reader| !units.reads_slices(**reader, value)) {
             is_read |= question(lir, &lir.works[*reader], value)?.is_none();
         }
-        all[value] = Whole { is_made: definitions[value].is_none_or(|maker| !units.has(maker)), is_read };
+        all[value] = Whole { is_made: definitions[value].is_none_or(|maker| !units.makes_slices(maker, value)), is_read };
     }
     Ok(all)
 }
@@ -135,7 +135,8 @@ impl Floor<'_> {
         let operands: Vec<ValueId> =
             reads.filter(|value| is_here(self.lir, *value, self.device, self.lir.here()) && there(value)).collect();
         let is_over = |result: ValueId| operands.iter().any(|operand| self.lir.values[*operand].bytes == self.lir.values[result].bytes);
-        let results = work.outputs.iter().copied().filter(|result| self.whole[*result].is_read && !is_over(*result));
+        let is_there = |result: &ValueId| self.whole[*result].is_read || self.whole[*result].is_made;
+        let results = work.outputs.iter().copied().filter(|result| is_there(result) && !is_over(*result));
         operands.iter().copied().chain(results).map(|value| self.slot(value)).fold(0, u64::saturating_add)
     }
 

@@ -24,7 +24,7 @@ use plimsoll_request::anchor::Anchor;
 use plimsoll_request::expr::Expr;
 
 pub(crate) use self::ids::{CallId, ConstantId, FeedId, FetchId, RegionId, ValueId, VariableId, WorkId};
-pub(crate) use self::parts::{PartArg, PartStep, Parts};
+pub(crate) use self::parts::{PartArg, PartOf, PartStep, Parts, When};
 pub(crate) use self::region::{Region, Trips};
 use crate::plan::{DeviceId, PlanCall, PlanConstant, PlanFeed, PlanFetch, PlanVariable, Softened};
 use crate::prepare::Prepare;

@@ -10,7 +10,7 @@ use plimsoll_graph::id::Id;
 use plimsoll_request::expr::{Expr, Instr};
 use serde::Serialize;
 
-use super::{Arg, Home, Lir, PartArg, PartStep, RegionId, Trips, Value, ValueId, View, Work, WorkId, WorkKind};
+use super::{Arg, Home, Lir, PartArg, PartOf, PartStep, RegionId, Trips, Value, ValueId, View, When, Work, WorkId, WorkKind};
 use crate::plan::{DeviceId, PlanCall, SavedTensor, VariableKind};
 
 /// An LIR with what its ids of nodes and devices mean.
@@ -200,15 +200,22 @@ fn kind(work: &Work) -> String {
             Trips::Open => format!("loop {carried} trips open"),
         },
         WorkKind::Parts(parts) => {
-            let arg = |arg: &PartArg| match arg {
-                PartArg::Input { index, is_cut: true } => format!(" in{index}/{}", parts.count),
-                PartArg::Input { index, is_cut: false } => format!(" in{index}"),
-                PartArg::Output(index) => format!(" out{index}/{}", parts.count),
-                PartArg::Between(index) => format!(" between{index}"),
+            let arg = |arg: &PartArg| {
+                let slices = if arg.slices == 1 { String::new() } else { format!("/{}", arg.slices) };
+                match arg.of {
+                    PartOf::Input(index) => format!(" in{index}{slices}"),
+                    PartOf::Output(index) => format!(" out{index}{slices}"),
+                    PartOf::Between(index) => format!(" between{index}{slices}"),
+                }
             };
             let step = |step: &PartStep| {
-                let (args, once) = (step.args.iter().map(arg).collect::<String>(), if step.is_once { "once " } else { "" });
-                format!("{once}{} by {} args{args}", json(&*step.call.request), by(&step.call))
+                let when = match step.when {
+                    When::Before => "once ",
+                    When::Each => "",
+                    When::Behind => "then ",
+                };
+                let args: String = step.args.iter().map(arg).collect();
+                format!("{when}{} by {} args{args}", json(&*step.call.request), by(&step.call))
             };
             format!("{} parts {{ {} }}", parts.count, parts.steps.iter().map(step).collect::<Vec<_>>().join("; "))
         }

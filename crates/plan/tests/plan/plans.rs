@@ -141,6 +141,24 @@ fn rows_are_done_part_by_part_where_that_takes_less() {
 }
 
 #[test]
+fn a_sum_over_rows_is_added_up_part_by_part() {
+    let mut b = builder();
+    let x = float(&mut b, "x");
+    let square = b.op("Mul").inputs([x, x]).name("square").build().unwrap();
+    let gradient = b.op("Tanh").input(square).name("gradient").build().unwrap();
+    let sizes = b.constant(HostTensor::from_slice([4], &[3i32, 3, 4, 4]).unwrap()).build().unwrap();
+    let strides = AttrValue::ints([1, 1, 1, 1]);
+    let filter =
+        b.op("Conv2DBackpropFilter").inputs([x, sizes, gradient]).attr("strides", strides).attr("padding", AttrValue::text("SAME"));
+    let filter = filter.name("filter").build().unwrap();
+    b.reduce_sum(filter, None).name("total").build().unwrap();
+    let lines = Lines { most: vec![Some(Bytes::ZERO)], ..Lines::NONE };
+    let plan = plan_under(&lines, b, Options::new(), &[("x", &[4, 16, 16, 4])], &["total"], &[]).unwrap();
+    assert_eq!(plan.fitting.as_ref().unwrap().parts.len(), 1);
+    check("sums", &plan);
+}
+
+#[test]
 fn an_update_is_done_where_the_gradient_is_made() {
     let mut b = builder();
     let (x, d) = (float(&mut b, "x"), float(&mut b, "d"));

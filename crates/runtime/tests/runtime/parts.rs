@@ -11,11 +11,12 @@ use plimsoll_graph::{AttrValue, HostTensor, NodeId, Output, PartialShape};
 use plimsoll_kernels::CpuKernels;
 use plimsoll_ops::builder::{Initializer, Variable, VariableKind};
 use plimsoll_ops::{GraphBuilder, Registry};
+use plimsoll_plan::{Feed, Signature};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
 use super::lines::{at_every_line, cases, run, session, waves};
-use super::random_graphs::{Made, guarded};
+use super::random_graphs::{Made, bits, guarded};
 
 const IMAGES: [u64; 4] = [12, 8, 8, 4];
 
@@ -168,4 +169,67 @@ fn parts_hold_at_ten_limits() {
         })
         .unwrap();
     assert!(chains.get() > 0, "no plan has works in parts");
+}
+
+/// Images, something made of them, and its sums: the gradient by a filter, with and without a pooling behind, and that by a row.
+fn sums() -> Made {
+    let mut b = GraphBuilder::new(Arc::new(Registry::standard(Arc::new(CpuKernels))));
+    let x = b.placeholder("x", DataType::Float, PartialShape::unknown()).build().unwrap();
+    let mut variable = |name: &str, shape: &[u64]| b.get_variable(name, DataType::Float, shape.to_vec(), &Initializer::Zeros).unwrap();
+    let variables = vec![variable("filter", &[3, 3, 8, 8]), variable("row", &[8]), variable("pooled", &[3, 3, 8, 8])];
+    b.global_variables_initializer().unwrap();
+    let sizes = b.constant(HostTensor::from_slice([4], &[3i32, 3, 8, 8]).unwrap()).build().unwrap();
+    let square = b.op("Mul").inputs([x, x]).build().unwrap();
+    let gradient = b.op("Tanh").input(square).name("gradient").build().unwrap();
+    let by_filter = window(&mut b, "Conv2DBackpropFilter", &[x, sizes, gradient], None);
+    let by_row = b.op("BiasAddGrad").input(gradient).build().unwrap();
+    let pooled = window(&mut b, "MaxPool", &[x], Some(3));
+    let unpooled = window(&mut b, "MaxPoolGrad", &[x, pooled, gradient], Some(3));
+    let by_pooled = window(&mut b, "Conv2DBackpropFilter", &[x, sizes, unpooled], None);
+    let changes: Vec<NodeId> = variables
+        .iter()
+        .zip([by_filter, by_row, by_pooled])
+        .map(|(variable, sum)| {
+            let mean = b.scalar(1.0f32 / 1024.0).unwrap();
+            let change = b.op("Mul").inputs([sum, mean]).build().unwrap();
+            b.assign_sub(variable, change).unwrap()
+        })
+        .collect();
+    b.group(&changes, "changes").unwrap();
+    let total = b.reduce_sum(by_row, None).build().unwrap();
+    let values = vec![b.graph().tensor_name(total)];
+    Made { graph: b.finish(), values, variables }
+}
+
+#[test]
+fn sums_over_images_are_added_up_part_by_part() {
+    let (made, shape) = (sums(), [16, 32, 32, 8]);
+    let (x, fetch) = (waves(&shape), made.values[0].clone());
+    let (least, highest, fitting) = at_every_line(&made, (&x, &fetch), false).unwrap();
+    // What the sums are of is never there as a whole.
+    let image_bytes = Bytes(4 * shape.iter().product::<u64>());
+    assert!(least < image_bytes + image_bytes, "{least}, and {highest} as it is");
+    let ops: Vec<&str> = fitting.parts.iter().map(|(node, _)| made.graph.node(*node).op.as_str()).collect();
+    assert!(ops.contains(&"Conv2DBackpropFilter") && ops.contains(&"BiasAddGrad"), "{ops:?}");
+
+    // On any number of threads, and from a file.
+    let feed = Feed { tensor: "x".into(), data_type: DataType::Float, shape: shape.into(), value: None };
+    let signature = Signature { feeds: vec![feed], fetches: vec![fetch.clone()], targets: vec!["changes".into()], ..Signature::default() };
+    let plain = session(&made, &guarded(&Options::new().intra_op(1)));
+    let expected = run(&plain, &made, (&x, &fetch)).unwrap();
+    for threads in 1..=4 {
+        let devices = guarded(&Options::new().intra_op(threads));
+        let low = session(&made, &devices).with_lines(vec![Some(Bytes::ZERO); devices.specs().len()]).unwrap();
+        assert_eq!(run(&low, &made, (&x, &fetch)).unwrap(), expected, "{threads} threads");
+        let json = low.plan_file(&signature).unwrap();
+        let other = session(&made, &devices);
+        other.run(&[], &[], &["init"]).unwrap();
+        let callable = other.callable_of(&other.open_plan(&json).unwrap()).unwrap();
+        assert!(!callable.plan().fitting.as_ref().unwrap().parts.is_empty());
+        for _ in 0..2 {
+            callable.run(&[&x]).unwrap();
+        }
+        let values: Vec<Vec<u32>> = made.variables.iter().map(|variable| bits(&other.read_variable(&variable.name).unwrap())).collect();
+        assert_eq!(values, expected[expected.len() - 3..], "{threads} threads, from a file");
+    }
 }

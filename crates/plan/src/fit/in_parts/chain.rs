@@ -9,12 +9,12 @@ use plimsoll_base::Bytes;
 use plimsoll_device::{KernelCall, StepArg, Variant};
 use plimsoll_graph::id::Id;
 use plimsoll_memory::layout::{self, Buffer};
-use plimsoll_request::{KernelRequest, Part};
+use plimsoll_request::{KernelRequest, Part, Sums};
 
 use super::units::{Unit, Units, args_of};
 use crate::Request;
 use crate::fit::problem::is_here;
-use crate::lir::{Home, Lir, PartArg, PartStep, Parts, ValueId, View, Work, WorkId, WorkKind};
+use crate::lir::{Home, Lir, PartArg, PartOf, PartStep, Parts, ValueId, View, When, Work, WorkId, WorkKind};
 use crate::prepare::{Prepare, in_ticks};
 
 /// What a chain is made of.
@@ -35,6 +35,18 @@ struct Divided {
     variant: Arc<Variant>,
     /// For each argument, whether the part has a part of it.
     cut: Vec<bool>,
+    /// Of a sum over the rows.
+    sums: Option<DividedSums>,
+}
+
+/// What parts of a sum over the rows have in the place of its result.
+struct DividedSums {
+    /// How many sums, and the bytes of all.
+    count: u64,
+    bytes: u64,
+    /// What is called once, before the first part, and behind the last one: requests of one step.
+    begin: Option<KernelCall>,
+    end: Option<KernelCall>,
 }
 
 /// A step, while its chain is made.
@@ -56,6 +68,8 @@ struct Making<'a> {
     made: HashMap<ValueId, PartArg>,
     /// The bytes of what is between steps, of one part.
     between: Vec<u64>,
+    /// The one that has sums of all parts.
+    sums: Option<usize>,
     drafts: Vec<Draft>,
 }
 
@@ -77,16 +91,29 @@ impl<'a> Chains<'a> {
     fn divide(&self, unit: &Unit, count: u64) -> Option<Divided> {
         let device = self.lir.works[*unit.works.first()?].device.index();
         let (spec, library) = (&self.request.devices[device], self.request.libraries[device]);
-        let Part { request, cut } = library.part(spec, &unit.call.request, count)?;
+        let Part { request, cut, sums } = library.part(spec, &unit.call.request, count)?;
         let seconds = |variant: &Variant| variant.steps.iter().map(|step| self.request.costs.step_seconds(spec, step)).sum::<f64>();
-        let variants = library.variants(spec, &request).ok()?.into_iter();
-        let same = variants.filter(|variant| variant.numerics == unit.call.variant.numerics && !variant.steps.is_empty());
-        let variant = same.min_by(|one, other| seconds(one).total_cmp(&seconds(other)))?;
-        Some(Divided { request: Arc::new(request), variant: Arc::new(variant), cut })
+        let fastest = |request: &KernelRequest| {
+            let variants = library.variants(spec, request).ok()?.into_iter();
+            let same = variants.filter(|variant| variant.numerics == unit.call.variant.numerics && !variant.steps.is_empty());
+            same.min_by(|one, other| seconds(one).total_cmp(&seconds(other))).map(Arc::new)
+        };
+        let once = |request: Option<KernelRequest>| match request {
+            None => Some(None),
+            Some(request) => {
+                let variant = fastest(&request).filter(|variant| variant.steps.len() == 1 && variant.steps[0].args.is_none())?;
+                Some(Some(KernelCall { request: Arc::new(request), variant, step: 0 }))
+            }
+        };
+        let sums = match sums {
+            None => None,
+            Some(Sums { count, bytes, begin, end }) => Some(DividedSums { count, bytes, begin: once(begin)?, end: once(end)? }),
+        };
+        Some(Divided { variant: fastest(&request)?, request: Arc::new(request), cut, sums })
     }
 
     /// Units one behind another in so many parts: one work with the results of the last one. Its waits are those of `root`, the last unit's
-    /// last work, and it stands where that does. None where their rows cannot be divided so.
+    /// last work, and it stands where that does. None where their rows cannot be divided so, or where another than the last one sums over them.
     pub fn work(&self, units: &[usize], count: u64) -> Option<Work> {
         let last = &self.units.all[*units.last()?];
         let root = &self.lir.works[*last.works.last()?];
@@ -99,9 +126,11 @@ impl<'a> Chains<'a> {
             outputs: last.writes().to_vec(),
             made: HashMap::new(),
             between: Vec::new(),
+            sums: None,
             drafts: Vec::new(),
         };
-        if !making.outputs.iter().all(|output| self.is_divided(*output, count, root)) {
+        let cut = &self.divided(*units.last()?, count)?.cut[last.inputs..];
+        if !making.outputs.iter().zip(cut).all(|(output, is_cut)| !is_cut || self.is_divided(*output, count, root)) {
             return None;
         }
         units.iter().try_for_each(|unit| making.add(*unit, &inside))?;
@@ -133,13 +162,11 @@ impl<'a> Chains<'a> {
 impl Making<'_> {
     /// Adds the steps of a request. `inside` are the values that the chain makes.
     fn add(&mut self, unit: usize, inside: &HashSet<ValueId>) -> Option<()> {
-        let (request, lir) = (self.of.request, self.of.lir);
+        let lir = self.of.lir;
         let divided = self.of.divided(unit, self.count)?;
         let unit = &self.of.units.all[unit];
         let last: WorkId = *unit.works.last()?;
         let root = &lir.works[last];
-        let spec = &request.devices[root.device.index()];
-
         let mut places = Vec::with_capacity(unit.arguments.len());
         for (index, (value, is_cut)) in unit.arguments.iter().zip(&divided.cut).enumerate() {
             let is_read = index < unit.inputs;
@@ -148,41 +175,83 @@ impl Making<'_> {
                 Some(_) => return None,
                 None if is_read && inside.contains(value) => return None,
                 None if is_read => self.input(*value, *is_cut, root)?,
-                None if !is_cut => return None,
-                None => self.result(*value),
+                None => match &divided.sums {
+                    Some(sums) if !is_cut => self.sums(sums, *value)?,
+                    _ if !is_cut => return None,
+                    _ => self.result(*value),
+                },
             });
+        }
+        if let Some(call) = divided.sums.as_ref().and_then(|sums| sums.begin.clone()) {
+            let all = PartArg::whole(places.last()?.of);
+            self.draft(call, (Vec::new(), vec![all]), (When::Before, root));
         }
         let first = self.between.len();
         self.between.extend(&divided.variant.between);
         for number in 0..divided.variant.steps.len() as u32 {
             let call = KernelCall { request: Arc::clone(&divided.request), variant: Arc::clone(&divided.variant), step: number };
-            let step = call.step();
             let (mut args, mut reads, mut writes) = (Vec::new(), Vec::new(), Vec::new());
             for arg in args_of(&call, places.len()) {
                 let (place, is_read) = match arg {
                     StepArg::Argument(index) => (*places.get(index as usize)?, (index as usize) < unit.inputs),
                     StepArg::Between(index) => {
-                        let place = PartArg::Between(first + index as usize);
+                        let place = PartArg::whole(PartOf::Between(first + index as usize));
                         (place, self.drafts.iter().any(|draft| draft.writes.contains(&place)))
                     }
                 };
                 args.push(place);
                 if is_read { reads.push(place) } else { writes.push(place) }
             }
-            let is_made_once = |place: &PartArg| match place {
-                PartArg::Input { is_cut, .. } => !is_cut,
-                PartArg::Output(_) => false,
-                PartArg::Between(_) => self.drafts.iter().any(|draft| draft.step.is_once && draft.writes.contains(place)),
+            let is_made_once = |place: &PartArg| match place.of {
+                PartOf::Input(_) => place.slices == 1,
+                PartOf::Output(_) => false,
+                PartOf::Between(_) => self.drafts.iter().any(|draft| draft.step.when == When::Before && draft.writes.contains(place)),
             };
-            let writes_between = |place: &PartArg| matches!(place, PartArg::Between(index) if *index >= first) && !places.contains(place);
+            let writes_between = |place: &PartArg| matches!(place.of, PartOf::Between(index) if index >= first) && !places.contains(place);
             let is_once = reads.iter().all(is_made_once) && writes.iter().all(writes_between);
-            let (slices, bytes) = step.worker_slices(spec.threads, spec.alignment);
-            let shared = spec.slot(Bytes(step.scratch)).0;
-            let scratch = (0, shared, bytes.saturating_mul(u64::from(slices)));
-            let (seconds, nodes) = (in_ticks(request.costs.step_seconds(spec, step)), root.nodes.clone());
-            self.drafts.push(Draft { step: PartStep { call, args, nodes, is_once, scratch, seconds }, reads, writes });
+            let when = if is_once { When::Before } else { When::Each };
+            self.drafts.push(Draft { step: self.step(call, args, (when, root)), reads, writes });
+        }
+        if let Some(call) = divided.sums.as_ref().and_then(|sums| sums.end.clone()) {
+            let all = PartArg::whole(places.last()?.of);
+            self.draft(call, (vec![all], vec![PartArg::whole(PartOf::Output(0))]), (When::Behind, root));
         }
         Some(())
+    }
+
+    /// Adds a step whose arguments are what it reads, then what it writes.
+    fn draft(&mut self, call: KernelCall, (reads, writes): (Vec<PartArg>, Vec<PartArg>), at: (When, &Work)) {
+        let step = self.step(call, [&reads[..], &writes[..]].concat(), at);
+        self.drafts.push(Draft { step, reads, writes });
+    }
+
+    /// A step of a work. Where its scratch is, is not known yet.
+    fn step(&self, call: KernelCall, args: Vec<PartArg>, (when, root): (When, &Work)) -> PartStep {
+        let request = self.of.request;
+        let (spec, step) = (&request.devices[root.device.index()], call.step());
+        let (slices, bytes) = step.worker_slices(spec.threads, spec.alignment);
+        let scratch = (0, spec.slot(Bytes(step.scratch)).0, bytes.saturating_mul(u64::from(slices)));
+        let seconds = in_ticks(request.costs.step_seconds(spec, step));
+        PartStep { call, args, nodes: root.nodes.clone(), when, scratch, seconds }
+    }
+
+    /// The sums in the place of a value: the only result of the chain.
+    fn sums(&mut self, sums: &DividedSums, value: ValueId) -> Option<PartArg> {
+        let (bytes, count) = (sums.bytes, sums.count.max(1));
+        let is_divided = bytes.is_multiple_of(count) && (count == 1 || (bytes / count).is_multiple_of(self.align));
+        if self.outputs != [value] || !is_divided || !self.count.is_multiple_of(count) {
+            return None;
+        }
+        let of = match sums.end {
+            None if bytes != self.of.lir.values[value].bytes => return None,
+            None => PartOf::Output(0),
+            Some(_) => {
+                self.between.push(bytes);
+                self.sums = Some(self.between.len() - 1);
+                PartOf::Between(self.between.len() - 1)
+            }
+        };
+        Some(PartArg { of, slices: count })
     }
 
     /// A value from outside.
@@ -195,16 +264,16 @@ impl Making<'_> {
             self.inputs.push(value);
             self.inputs.len() - 1
         });
-        Some(PartArg::Input { index, is_cut })
+        Some(PartArg { of: PartOf::Input(index), slices: if is_cut { self.count } else { 1 } })
     }
 
     /// A value that the chain makes.
     fn result(&mut self, value: ValueId) -> PartArg {
         let place = match self.outputs.iter().position(|output| *output == value) {
-            Some(index) => PartArg::Output(index),
+            Some(index) => PartArg { of: PartOf::Output(index), slices: self.count },
             None => {
                 self.between.push(self.of.lir.values[value].bytes / self.count);
-                PartArg::Between(self.between.len() - 1)
+                PartArg::whole(PartOf::Between(self.between.len() - 1))
             }
         };
         self.made.insert(value, place);
@@ -213,16 +282,17 @@ impl Making<'_> {
 
     /// Packs what is between the steps, and their scratch.
     fn finish(mut self) -> Option<Parts> {
-        self.drafts.sort_by_key(|draft| !draft.step.is_once);
+        self.drafts.sort_by_key(|draft| draft.step.when);
         let align = self.align;
         let mut buffers: Vec<Buffer> = Vec::with_capacity(self.between.len() + self.drafts.len());
         for (index, bytes) in self.between.iter().enumerate() {
-            let names = |draft: &Draft| draft.step.args.contains(&PartArg::Between(index));
+            let names = |draft: &Draft| draft.step.args.iter().any(|arg| arg.of == PartOf::Between(index));
             let first = self.drafts.iter().position(names)?;
-            let last = match self.drafts[first].step.is_once {
-                // All parts read it.
-                true => self.drafts.len() - 1,
-                false => self.drafts.iter().rposition(names)?,
+            let (first, last) = match self.drafts[first].step.when {
+                // All parts are at it.
+                _ if self.sums == Some(index) => (0, self.drafts.len() - 1),
+                When::Before => (first, self.drafts.len() - 1),
+                When::Each | When::Behind => (first, self.drafts.iter().rposition(names)?),
             };
             buffers.push(Buffer { first: first as u32, last: last as u32, bytes: *bytes, align });
         }
@@ -244,19 +314,20 @@ impl Making<'_> {
     fn in_place(&self) -> Vec<(usize, usize)> {
         let mut pairs = Vec::new();
         for (output, result) in self.outputs.iter().enumerate() {
-            let writes = |draft: &Draft| draft.writes.contains(&PartArg::Output(output));
+            let to = PartArg { of: PartOf::Output(output), slices: self.count };
+            let writes = |draft: &Draft| draft.writes.contains(&to);
             let Some(writer) = self.drafts.iter().position(writes) else { continue };
             for (index, value) in self.inputs.iter().enumerate() {
-                let reads =
-                    |draft: &Draft| draft.reads.iter().any(|read| matches!(read, PartArg::Input { index: other, .. } if *other == index));
-                let is_cut = self.drafts.iter().all(|draft| !draft.reads.contains(&PartArg::Input { index, is_cut: false }));
+                let from = PartArg { of: PartOf::Input(index), slices: self.count };
+                let reads = |draft: &Draft| draft.reads.iter().any(|read| read.of == from.of);
+                let is_cut = self.drafts.iter().all(|draft| draft.reads.iter().all(|read| read.of != from.of || *read == from));
                 let bytes = |value: ValueId| self.of.lir.values[value].bytes;
                 let last = self.drafts.iter().rposition(reads);
                 let draft = &self.drafts[writer];
                 let may = || {
-                    let read = draft.reads.iter().position(|read| *read == PartArg::Input { index, is_cut: true });
-                    let written = draft.writes.iter().position(|write| *write == PartArg::Output(output));
-                    let once = draft.reads.iter().filter(|read| **read == PartArg::Input { index, is_cut: true }).count() == 1;
+                    let read = draft.reads.iter().position(|read| *read == from);
+                    let written = draft.writes.iter().position(|write| *write == to);
+                    let once = draft.reads.iter().filter(|read| **read == from).count() == 1;
                     once && read.zip(written).is_some_and(|pair| draft.step.call.step().in_place.contains(&pair))
                 };
                 if is_cut && bytes(*value) == bytes(*result) && last.is_some_and(|last| last < writer || (last == writer && may())) {

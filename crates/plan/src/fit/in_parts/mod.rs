@@ -52,19 +52,26 @@ pub(super) struct WithParts {
     pub works: IdVec<WorkId, Option<WorkId>>,
 }
 
-/// The region at hand with works of the device in parts, in an arena of so many bytes. None where no work takes less so.
+/// The region at hand with works of the device in parts, in an arena of so many bytes: without sums over the rows, and with those, too, which
+/// takes less and longer. Each only where works take less so.
 ///
 /// # Errors
 /// INTERNAL where a work waits for one that is gone.
-pub(super) fn with_parts(request: &Request<'_>, lir: &Lir, device: DeviceId, arena: Bytes) -> Result<Option<WithParts>> {
+pub(super) fn with_parts(request: &Request<'_>, lir: &Lir, device: DeviceId, arena: Bytes) -> Result<Vec<WithParts>> {
     let units = Units::new(request, lir, device);
     if units.all.is_empty() {
-        return Ok(None);
+        return Ok(Vec::new());
     }
     let chains = Chains::new(request, lir, &units);
-    let mut joins = Joins::new(&chains, device, arena.0 / LEAST_PART);
-    joins.all();
-    joins.applied()
+    let mut found = Vec::new();
+    for with_sums in [false, true] {
+        let mut joins = Joins::new(&chains, (device, arena.0 / LEAST_PART), with_sums);
+        joins.all();
+        if !with_sums || joins.has_sums() {
+            found.extend(joins.applied()?);
+        }
+    }
+    Ok(found)
 }
 
 /// Requests that are one work.
@@ -74,6 +81,8 @@ struct Joined {
     units: Vec<usize>,
     /// Those of them that run nowhere else.
     own: BTreeSet<usize>,
+    /// The work in whose place it is.
+    at: WorkId,
     /// Once it is done in parts: their number, and the work.
     parts: Option<(u64, Work)>,
     /// What is there while it runs.
@@ -87,9 +96,10 @@ struct Joins<'a> {
     least: u64,
     /// By work: its position.
     position: IdVec<WorkId, usize>,
-    /// By value: the works that read it, the request that makes it, and the work that overwrites it.
+    /// By value: the works that read it, the request that makes it, the work that does, and the work that overwrites it.
     uses: IdVec<ValueId, Vec<WorkId>>,
     maker: IdVec<ValueId, Option<usize>>,
+    definitions: IdVec<ValueId, Option<WorkId>>,
     overwriting: IdVec<ValueId, Option<WorkId>>,
     /// By work: those that wait for it beyond its results.
     waiting: IdVec<WorkId, Vec<WorkId>>,
@@ -99,10 +109,12 @@ struct Joins<'a> {
     owner: Vec<usize>,
     /// Works that are no units.
     most_of_others: u64,
+    /// Whether chains may end in sums over the rows.
+    with_sums: bool,
 }
 
 impl<'a> Joins<'a> {
-    fn new(chains: &'a Chains<'a>, device: DeviceId, least: u64) -> Joins<'a> {
+    fn new(chains: &'a Chains<'a>, (device, least): (DeviceId, u64), with_sums: bool) -> Joins<'a> {
         let (lir, units) = (chains.lir, chains.units);
         let mut position: IdVec<WorkId, usize> = IdVec::filled(usize::MAX, lir.works.len());
         lir.region().works.iter().enumerate().for_each(|(index, id)| position[*id] = index);
@@ -117,7 +129,7 @@ impl<'a> Joins<'a> {
         let running = |work: &Work| while_it_runs(chains.request, lir, work, device);
         let alone = |(number, unit): (usize, &units::Unit)| {
             let bytes = unit.works.iter().map(|work| running(&lir.works[*work])).max().unwrap_or(0);
-            Some(Joined { units: vec![number], own: BTreeSet::from([number]), parts: None, bytes })
+            Some(Joined { units: vec![number], own: BTreeSet::from([number]), at: *unit.works.last()?, parts: None, bytes })
         };
         let joined: Vec<Option<Joined>> = units.all.iter().enumerate().map(alone).collect();
         let others = lir.all().filter(|(id, _)| !units.has(*id)).map(|(_, work)| running(work));
@@ -128,11 +140,13 @@ impl<'a> Joins<'a> {
             position,
             uses: lir.uses(),
             maker,
+            definitions: lir.definitions(),
             overwriting: overwriting(lir),
             waiting,
             owner: (0..joined.len()).collect(),
             joined,
             most_of_others: others.max().unwrap_or(0),
+            with_sums,
         }
     }
 
@@ -156,6 +170,12 @@ impl<'a> Joins<'a> {
                 }
             }
         }
+    }
+
+    /// Whether what is in parts ends in a sum over the rows somewhere.
+    fn has_sums(&self) -> bool {
+        let in_parts = self.joined.iter().flatten().filter(|joined| joined.parts.is_some());
+        in_parts.filter_map(|joined| joined.units.last()).any(|unit| self.chains.units.all[*unit].is_sum())
     }
 
     /// The way to have less than so many bytes while one runs: which it takes the place of, and what.
@@ -202,10 +222,9 @@ impl<'a> Joins<'a> {
         let makes = self.maker[value].filter(|_| self.bytes_of(value) > self.least)?;
         let from = self.owner[makes];
         let taken = self.joined[from].as_ref().filter(|_| !replaced.contains(&from))?;
-        let root = *self.works(of).last()?;
         let is_there = |other: Option<usize>| other.is_some_and(|other| replaced.contains(&other));
         let is_alone = self.writes(taken).into_iter().all(|value| self.readers(value).into_iter().all(is_there))
-            && taken.own.iter().all(|unit| self.may_move(*unit, root, true));
+            && taken.own.iter().all(|unit| self.may_move(*unit, of.at, true));
         let (units, own, replaced) = match is_alone {
             true => {
                 (taken.units.clone(), taken.own.iter().chain(&of.own).copied().collect(), replaced.iter().copied().chain([from]).collect())
@@ -213,24 +232,37 @@ impl<'a> Joins<'a> {
             false => (self.needed(taken, makes), of.own.clone(), replaced.clone()),
         };
         let units: Vec<usize> = self.in_order(units.into_iter().chain(of.units.iter().copied()), *of.units.last()?);
-        let may_move = units.iter().all(|unit| self.may_move(*unit, root, false));
         let count = of.count().max(taken.count()).max(1);
-        (may_move && units.len() <= MOST_UNITS).then(|| self.in_parts(units, own, count)).flatten().map(|joined| (replaced, joined))
+        (units.len() <= MOST_UNITS).then(|| self.in_parts(units, own, count)).flatten().map(|joined| (replaced, joined))
     }
 
     /// Units in at least so many parts. Of all numbers of parts one divides the other: so a part is never read that is some of one part and some
     /// of the next.
     fn in_parts(&self, units: Vec<usize>, own: BTreeSet<usize>, least: u64) -> Option<Joined> {
-        let root = *self.chains.units.all[*units.last()?].works.last()?;
-        if !units.iter().all(|unit| self.may_move(*unit, root, own.contains(unit))) {
+        let last = &self.chains.units.all[*units.last()?];
+        if last.is_sum() && !self.with_sums {
             return None;
         }
+        // What it reads may be overwritten between the steps of the last one, whose first step has read it.
+        let may_stand = |at: &&WorkId| units.iter().all(|unit| self.may_move(*unit, **at, own.contains(unit)));
+        let at = *[last.works.last()?, last.works.first()?].into_iter().find(may_stand)?;
         let others = || self.joined.iter().flatten().map(Joined::count).filter(|count| *count > 0);
         let is_one_family = |count: u64| others().all(|other| other.is_multiple_of(count) || count.is_multiple_of(other));
         let counts = COUNTS.iter().filter(|count| **count >= least && is_one_family(**count));
         let (count, work) = counts.filter_map(|count| Some((*count, self.chains.work(&units, *count)?))).next()?;
+        if Some(&at) != last.works.last() && !self.is_ready(&work, &own, at) {
+            return None;
+        }
         let bytes = while_it_runs(self.chains.request, self.chains.lir, &work, self.device);
-        Some(Joined { units, own, parts: Some((count, work)), bytes })
+        Some(Joined { units, own, at, parts: Some((count, work)), bytes })
+    }
+
+    /// Whether all that a chain reads, and all that its own works wait for, is there before another work.
+    fn is_ready(&self, work: &Work, own: &BTreeSet<usize>, at: WorkId) -> bool {
+        let works: Vec<WorkId> = own.iter().flat_map(|unit| self.chains.units.all[*unit].works.iter().copied()).collect();
+        let is_before = |other: &WorkId| works.contains(other) || self.position[*other] < self.position[at];
+        let makers = work.reads_once().into_iter().filter_map(|value| self.definitions[value]);
+        makers.chain(works.iter().flat_map(|work| self.chains.lir.works[*work].after.iter().copied())).all(|other| is_before(&other))
     }
 
     /// The units of a chain that make a unit's results from what is there before and behind the chain.
@@ -318,14 +350,13 @@ impl<'a> Joins<'a> {
         let mut made: Vec<(WorkId, Work)> = Vec::new();
         for joined in self.joined.iter().flatten() {
             let (Some((count, work)), works) = (&joined.parts, self.works(joined)) else { continue };
-            let Some(root) = works.last().copied() else { continue };
-            works.iter().filter(|id| **id != root).for_each(|id| gone[*id] = Some(root));
+            works.iter().filter(|id| **id != joined.at).for_each(|id| gone[*id] = Some(joined.at));
             let mut work = work.clone();
             work.after =
                 works.iter().flat_map(|id| self.chains.lir.works[*id].after.iter().copied()).filter(|id| !works.contains(id)).collect();
             work.is_root = works.iter().any(|id| self.chains.lir.works[*id].is_root);
             parts.extend(work.nodes.first().map(|node| (*node, *count)));
-            made.push((root, work));
+            made.push((joined.at, work));
         }
         if made.is_empty() {
             return Ok(None);

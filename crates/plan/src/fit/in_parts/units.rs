@@ -36,6 +36,11 @@ impl Unit {
     pub fn writes(&self) -> &[ValueId] {
         &self.arguments[self.inputs..]
     }
+
+    /// Whether a result is a sum over the rows.
+    pub fn is_sum(&self) -> bool {
+        self.cut[self.inputs..].contains(&false)
+    }
 }
 
 /// The requests of a device in the region at hand that may be done in parts.
@@ -74,6 +79,12 @@ impl Units {
     pub fn reads_slices(&self, work: WorkId, value: ValueId) -> bool {
         let unit = self.of[work].map(|unit| &self.all[unit]);
         unit.is_some_and(|unit| unit.reads().iter().zip(&unit.cut).all(|(read, is_cut)| *read != value || *is_cut))
+    }
+
+    /// Whether a work makes a value that may be made slice by slice. What is between the steps of a request may be, too.
+    pub fn makes_slices(&self, work: WorkId, value: ValueId) -> bool {
+        let unit = self.of[work].map(|unit| &self.all[unit]);
+        unit.is_some_and(|unit| unit.writes().iter().zip(&unit.cut[unit.inputs..]).all(|(made, is_cut)| *made != value || *is_cut))
     }
 
     /// Whether a work may be done in parts.

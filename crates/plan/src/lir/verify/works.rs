@@ -9,7 +9,7 @@ use plimsoll_request::anchor::Anchor;
 use plimsoll_request::expr::Expr;
 
 use super::{Checker, Makers, name};
-use crate::lir::{Arg, Home, PartArg, Parts, RegionId, ValueId, VariableId, View, Work, WorkId, WorkKind};
+use crate::lir::{Arg, Home, PartArg, PartOf, Parts, RegionId, ValueId, VariableId, View, Work, WorkId, WorkKind};
 use crate::passes::Pass;
 use crate::plan::{DeviceId, PlanCall};
 use crate::prepare::request_of;
@@ -208,16 +208,13 @@ impl Checker<'_> {
     /// Arguments are there and as large as its requests say: slices of inputs and outputs that are divided, all of the others.
     fn parts(&self, id: WorkId, parts: &Parts) -> Result<()> {
         let work = &self.lir.works[id];
-        let slice = |value: ValueId, is_cut: bool| match self.lir.values[value].bytes {
-            bytes if !is_cut => Some(bytes),
-            bytes => bytes.is_multiple_of(parts.count.max(1)).then(|| bytes / parts.count.max(1)),
-        };
-        let bytes = |arg: &PartArg| match *arg {
-            PartArg::Input { index, is_cut } => work.inputs.get(index).and_then(|view| slice(view.value, is_cut)),
-            PartArg::Output(index) => work.outputs.get(index).and_then(|value| slice(*value, true)),
-            PartArg::Between(index) => {
-                parts.between.get(index).filter(|(offset, bytes)| offset + bytes <= parts.scratch).map(|(_, bytes)| *bytes)
-            }
+        let bytes = |arg: &PartArg| {
+            let all = match arg.of {
+                PartOf::Input(index) => self.lir.values[work.inputs.get(index)?.value].bytes,
+                PartOf::Output(index) => self.lir.values[*work.outputs.get(index)?].bytes,
+                PartOf::Between(index) => parts.between.get(index).filter(|(offset, bytes)| offset + bytes <= parts.scratch)?.1,
+            };
+            Some(arg.slice(all, 0, parts.count)?.1)
         };
         for step in &parts.steps {
             let (call, given) = (&step.call, step.args.iter().map(bytes).collect::<Vec<_>>());
