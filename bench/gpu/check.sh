@@ -125,7 +125,7 @@ part commits 20 tests computing card::card_commits --exact
 part killed 30 tests computing card::card_killed --exact
 # shellcheck disable=SC2086
 part kernels 150 tests kernels ${PLIMSOLL_CHECK_KERNELS:-}
-part cudnn 60 tests kernels cudnn::convolutions_by_cudnn_are_the_processors --exact
+part cudnn 60 tests kernels cudnn::
 part bits 40 bits
 part line 20 line
 export PLIMSOLL_CHECK_PROGRAM="$here/plimsoll verify $here/cases/mlp_adam_resource --json"

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use plimsoll_base::{Bytes, Error, Result};
 use plimsoll_device::{Caches, InstructionSet};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::options::MOST;
 use crate::physical::{MOST_BYTES, MOST_CARDS, stream_priorities};
@@ -48,6 +49,37 @@ pub struct DescribedCard {
     pub device: PhysicalDevice,
     /// What a real card hands out is a multiple of so many bytes. None for a simulated card, and for one that was not opened.
     pub granularity: Option<u64>,
+    /// cuDNN on that machine. None where it is not there, and for a simulated card.
+    pub cudnn: Option<DescribedCudnn>,
+}
+
+/// cuDNN on a machine, and what it knows of a card there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DescribedCudnn {
+    version: usize,
+    properties: String,
+}
+
+impl DescribedCudnn {
+    /// The one of that version, as it counts it (92600 is 9.26.0), with the properties that it says of a card: a JSON object.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT where the properties are no object of numbers, words, switches and lists of whole numbers.
+    pub fn new(version: usize, properties: &str) -> Result<DescribedCudnn> {
+        let entry = serde_json::from_str(properties).map(|properties| CudnnEntry { version, properties });
+        let entry = entry.map_err(|error| Error::invalid_argument(format!("properties of a card: {error}")))?;
+        entry.checked().map_err(|(field, why)| Error::invalid_argument(format!("{field}: {why}")))
+    }
+
+    /// Its version.
+    pub fn version(&self) -> usize {
+        self.version
+    }
+
+    /// The properties of the card, as JSON.
+    pub fn properties(&self) -> &str {
+        &self.properties
+    }
 }
 
 /// A file.
@@ -83,12 +115,21 @@ struct CardEntry {
     available_bytes: u64,
     overhead_bytes: u64,
     granularity_bytes: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    cudnn: Option<CudnnEntry>,
     numa_node: Option<u32>,
     unified_memory: bool,
     peers: Vec<u32>,
     leased: bool,
     unusable: Option<String>,
     simulation: Option<SimulationEntry>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CudnnEntry {
+    version: usize,
+    properties: serde_json::Map<String, Value>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -177,9 +218,34 @@ impl ProcessorEntry {
     }
 }
 
+impl CudnnEntry {
+    fn of(cudnn: &DescribedCudnn) -> CudnnEntry {
+        // The properties are those of an object.
+        CudnnEntry { version: cudnn.version, properties: serde_json::from_str(&cudnn.properties).unwrap_or_default() }
+    }
+
+    /// The properties go to cuDNN as they are: whatever has another form than what it writes is refused here.
+    fn checked(self) -> Result<DescribedCudnn, Flaw> {
+        let is_number = |value: &Value| value.as_u64().is_some_and(|number| i64::try_from(number).is_ok());
+        for (name, value) in &self.properties {
+            let is_known = match value {
+                Value::String(text) => name == "deviceName" && shown("cudnn", text.clone()).is_ok(),
+                Value::Array(list) => list.len() <= MOST_CHARACTERS && list.iter().all(is_number),
+                Value::Bool(_) => true,
+                _ => name != "deviceName" && is_number(value),
+            };
+            if !is_known || shown("cudnn", name.clone()).is_err() {
+                return Err(("cudnn", format!("properties.{} is not what cuDNN says of a card", name.escape_debug())));
+            }
+        }
+        let version = within("cudnn.version", self.version, 1..=1_000_000_000)?;
+        Ok(DescribedCudnn { version, properties: Value::Object(self.properties).to_string() })
+    }
+}
+
 impl CardEntry {
     fn of(card: &DescribedCard) -> CardEntry {
-        let DescribedCard { device, granularity } = card;
+        let DescribedCard { device, granularity, cudnn } = card;
         let simulation = |simulation: &Simulation| SimulationEntry {
             speed: simulation.speed,
             link_bytes_per_second: simulation.link,
@@ -198,6 +264,7 @@ impl CardEntry {
             available_bytes: device.available.0,
             overhead_bytes: device.overhead.0,
             granularity_bytes: *granularity,
+            cudnn: cudnn.as_ref().map(CudnnEntry::of),
             numa_node: device.numa_node,
             unified_memory: device.unified_memory,
             peers: device.peers.clone(),
@@ -221,6 +288,10 @@ impl CardEntry {
             Some(bytes) if !bytes.is_power_of_two() => return Err(("granularity_bytes", format!("{bytes} is no power of two"))),
             _ => {}
         }
+        if self.cudnn.is_some() && self.simulation.is_some() {
+            return Err(("cudnn", "a simulated card has none".into()));
+        }
+        let cudnn = self.cudnn.map(CudnnEntry::checked).transpose()?;
         let simulation = |entry: SimulationEntry| {
             Ok(Simulation {
                 speed: entry.speed.map(|speed| within("simulation.speed", speed, 1e-6..=1e6)).transpose()?,
@@ -248,7 +319,7 @@ impl CardEntry {
             unusable: self.unusable.map(|why| shown("unusable", why)).transpose()?,
             simulation: self.simulation.map(simulation).transpose()?,
         };
-        Ok(DescribedCard { device, granularity })
+        Ok(DescribedCard { device, granularity, cudnn })
     }
 }
 
@@ -261,8 +332,11 @@ mod tests {
         let processor = Processor { instructions: InstructionSet::Avx2, cores: 8, caches, memory: Some(Bytes(64 << 30)) };
         let simulated = PhysicalDevice::simulated("--sim-gpus", "t4:2x,peers=all,speed=2+1GiB,overhead=6MiB").unwrap();
         let real = PhysicalDevice { ordinal: 3, uuid: "GPU-3".into(), bandwidth: 0.0, simulation: None, ..simulated[0].clone() };
-        let mut cards: Vec<DescribedCard> = simulated.into_iter().map(|device| DescribedCard { device, granularity: None }).collect();
-        cards.push(DescribedCard { device: real, granularity: Some(2 << 20) });
+        let mut cards: Vec<DescribedCard> =
+            simulated.into_iter().map(|device| DescribedCard { device, granularity: None, cudnn: None }).collect();
+        let properties = r#"{"deviceName": "a card", "deviceVer": 900, "isTccDriver": false, "maxGridSize": [9, 8, 7], "cudaDeviceId": 0}"#;
+        let cudnn = Some(DescribedCudnn::new(92_600, properties).unwrap());
+        cards.push(DescribedCard { device: real, granularity: Some(2 << 20), cudnn });
         MachineDescription { processor, cards }
     }
 
@@ -290,6 +364,13 @@ mod tests {
             ("\"granularity_bytes\": null", "\"granularity_bytes\": 2", "cards[0].granularity_bytes: a simulated card has none"),
             ("\"speed\": 2.0", "\"speed\": 0.0", "cards[0].simulation.speed"),
             ("\"speed\": 2.0", "\"speed\": 1e999", "number out of range at line"),
+            ("\"version\": 92600", "\"version\": 0", "cards[3].cudnn.version"),
+            ("\"deviceVer\": 900", "\"deviceVer\": null", "cards[3].cudnn: properties.deviceVer is not what cuDNN says of a card"),
+            ("\"deviceVer\": 900", "\"deviceVer\": {}", "cards[3].cudnn: properties.deviceVer"),
+            ("\"deviceVer\": 900", "\"deviceVer\": -1", "cards[3].cudnn: properties.deviceVer"),
+            ("\"deviceVer\": 900", "\"deviceVer\": 9.5", "cards[3].cudnn: properties.deviceVer"),
+            ("\"deviceName\": \"a card\"", "\"deviceName\": \"a\\n\"", "cards[3].cudnn: properties.deviceName"),
+            ("\"deviceName\": \"a card\"", "\"deviceName\": 5", "cards[3].cudnn: properties.deviceName"),
             ("\"clock_mhz\": 1590", "\"clock_mhz\": 0", "cards[0].clock_mhz"),
         ] {
             assert!(text.contains(from), "{from}: {text}");

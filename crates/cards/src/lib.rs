@@ -12,7 +12,7 @@ mod options;
 mod physical;
 mod spec;
 
-pub use description::{DescribedCard, MachineDescription, Processor};
+pub use description::{DescribedCard, DescribedCudnn, MachineDescription, Processor};
 pub use divide::{
     AllocatorKind, AllocatorOptions, Card, Division, LeftOut, Link, LogicalDevice, PinnedHost, Reserve, leaves_cards_out, resolve, seen,
     system_memory, visible_device_list,

@@ -61,7 +61,7 @@ pub struct DeviceOptions {
     /// Convolutions do all multiplications, also where a form with fewer is faster: results are a few bits closer to exact ones
     #[arg(long)]
     pub exact_convolutions: bool,
-    /// Whether cuDNN computes convolutions on NVIDIA cards: where it is predicted to be faster than kernels of Plimsoll, wherever it
+    /// Whether cuDNN computes products and convolutions on NVIDIA cards: where it is predicted to be faster than kernels of Plimsoll, wherever it
     /// can, or nowhere [default: auto]
     #[arg(long, value_enum, value_name = "WHERE")]
     pub cudnn: Option<Cudnn>,
@@ -114,7 +114,7 @@ pub enum Placement {
     AutoThroughput,
 }
 
-/// Where cuDNN computes convolutions.
+/// Where cuDNN computes products and convolutions.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum Cudnn {
     Auto,

@@ -1,21 +1,26 @@
-//! The library of a card with cuDNN: its convolutions, beside the kernels that this crate writes.
+//! The library of a card with cuDNN: its convolutions and products, beside the kernels that this crate writes.
 //!
-//! A convolution that cuDNN has an engine for has two variants. The one that is predicted to be faster comes first ([`Rates`]), so plans take
+//! A product of two dense matrices is a convolution of 1x1: of these cuDNN has engines for whole floats, too, and it plans them in less than a
+//! millisecond. Its own products have neither without a card.
+//!
+//! A request that cuDNN has an engine for has two variants. The one that is predicted to be faster comes first ([`Rates`]), so plans take
 //! it. A variant is called as its engine is ([`EngineName`]): the plan holds which one it is, and the card builds that. An epilogue is computed behind
 //! the convolution, by a kernel of its own, in the place of a result.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use plimsoll_base::{Code, Error, Result};
+use plimsoll_base::{Code, DataType, Error, Result};
 use plimsoll_cards::CudnnMode;
 use plimsoll_device::{Cost, DeviceSpec, KernelCall, Library, Load, Step, Variant};
 use plimsoll_request::KernelRequest;
 use plimsoll_request::anchor::{Anchor, Epilogue};
 use plimsoll_request::conv::ConvSpec;
+use plimsoll_request::product::ProductSpec;
+use plimsoll_request::window::{Axes, Layout, WindowAxis};
 
 use crate::cudnn::{ConvolutionKind, ConvolutionPlan, Cudnn, Engine, EngineLimits, EngineName, PlanFor, Planner};
 use crate::emit::{self, Convolution, Emitted, KernelArg};
-use crate::rates::{Rates, Way};
+use crate::rates::{Rates, Task, Way};
 use crate::source::{CudaLibrary, CudaSource, multiplied, scratch_of, variant_of};
 
 /// The kernels of a card with cuDNN.
@@ -36,25 +41,74 @@ pub struct CudnnLibrary {
 /// A request that is a convolution.
 struct Asked<'a> {
     plan: ConvolutionPlan,
+    /// Where the request's two tensors and its result are among input, filter and result of the convolution.
+    places: [Place; 3],
+    /// That of the result.
+    shape: Vec<u64>,
+    task: Task,
     epilogue: Option<&'a Epilogue>,
+    /// Whether operands of the epilogue may lie where results do.
+    may_overlap: bool,
+}
+
+/// A tensor of a request.
+#[derive(Clone, Copy)]
+enum Place {
+    First,
+    Second,
+    Result,
+}
+
+impl Place {
+    /// Input, filter and result of a convolution of that kind whose two tensors come in this order.
+    fn of(kind: ConvolutionKind) -> [Place; 3] {
+        match kind {
+            ConvolutionKind::Forward => [Place::First, Place::Second, Place::Result],
+            ConvolutionKind::ByInput => [Place::Result, Place::First, Place::Second],
+            ConvolutionKind::ByFilter => [Place::First, Place::Result, Place::Second],
+        }
+    }
+}
+
+/// A product as a convolution of 1x1. Rows are images, but where A is transposed: there the terms are, and the result is a filter. None for several
+/// products, and for two transposed matrices.
+fn as_convolution(data_type: DataType, spec: &ProductSpec) -> Option<(ConvolutionPlan, [Place; 3])> {
+    let ProductSpec { m, n, k, transpose_a, transpose_b, batch: 1, places: None } = *spec else { return None };
+    let (kind, [batch, in_c, out_c], places) = match (transpose_a, transpose_b) {
+        (false, false) => (ConvolutionKind::Forward, [m, k, n], [Place::First, Place::Second, Place::Result]),
+        (false, true) => (ConvolutionKind::ByInput, [m, n, k], [Place::Result, Place::Second, Place::First]),
+        (true, false) => (ConvolutionKind::ByFilter, [k, m, n], [Place::First, Place::Result, Place::Second]),
+        (true, true) => return None,
+    };
+    let axes = Axes::new(&[WindowAxis::ONE]).ok()?;
+    let spec = ConvSpec { data_type, batch, in_c, out_c, axes, layout: Layout::ChannelsLast, groups: 1 };
+    Some((ConvolutionPlan { kind, spec }, places))
 }
 
 impl Asked<'_> {
     /// None for other requests, and where the epilogue can fail: it would have written a part of its results.
     fn of(request: &KernelRequest) -> Option<Asked<'_>> {
-        let plan = |kind, spec: &ConvSpec| ConvolutionPlan { kind, spec: *spec };
-        let (plan, epilogue) = match request {
+        let asked = |kind, spec: &ConvSpec, shape| {
+            let (plan, places, task) = (ConvolutionPlan { kind, spec: *spec }, Place::of(kind), Task::Convolution(kind));
+            Asked { plan, places, shape, task, epilogue: None, may_overlap: false }
+        };
+        let (asked, epilogue) = match request {
+            KernelRequest::Anchor { anchor: Anchor::Product(data_type, spec), epilogue, pooling: None } => {
+                let (plan, places) = as_convolution(*data_type, spec)?;
+                let asked = Asked { plan, places, shape: vec![spec.m, spec.n], task: Task::Product, epilogue: None, may_overlap: true };
+                (asked, epilogue.as_ref())
+            }
             KernelRequest::Anchor { anchor: Anchor::Conv(spec), epilogue, pooling: None } => {
-                (plan(ConvolutionKind::Forward, spec), epilogue.as_ref())
+                (asked(ConvolutionKind::Forward, spec, spec.output()), epilogue.as_ref())
             }
             KernelRequest::Anchor { anchor: Anchor::ConvBackpropInput(spec), epilogue, pooling: None } => {
-                (plan(ConvolutionKind::ByInput, spec), epilogue.as_ref())
+                (asked(ConvolutionKind::ByInput, spec, spec.input()), epilogue.as_ref())
             }
-            KernelRequest::ConvBackpropFilter { spec, unpooled: None } => (plan(ConvolutionKind::ByFilter, spec), None),
+            KernelRequest::ConvBackpropFilter { spec, unpooled: None } => (asked(ConvolutionKind::ByFilter, spec, spec.filter()), None),
             _ => return None,
         };
         let is_safe = epilogue.is_none_or(|epilogue| !epilogue.expr.can_fail());
-        is_safe.then_some(Asked { plan, epilogue })
+        is_safe.then_some(Asked { epilogue, ..asked })
     }
 
     /// What runs: the convolution, and a kernel for the epilogue.
@@ -62,25 +116,21 @@ impl Asked<'_> {
     /// # Errors
     /// As [`emit::emit`].
     fn emitted(&self, engine: &EngineName, limits: EngineLimits) -> Result<Emitted> {
-        let spec = &self.plan.spec;
         let mut emitted = Emitted { between: vec![engine.workspace.0], ..Emitted::default() };
         let mut result = KernelArg::Argument(Anchor::INPUTS as u32);
         if let Some(Epilogue { expr, operands }) = self.epilogue {
-            let shape = match self.plan.kind {
-                ConvolutionKind::Forward => spec.output(),
-                ConvolutionKind::ByInput => spec.input(),
-                ConvolutionKind::ByFilter => spec.filter(),
-            };
-            let all: Vec<Vec<u64>> = [shape.clone()].into_iter().chain(operands.iter().cloned()).collect();
-            let elements = shape.iter().product::<u64>();
-            let behind = emit::emit(&KernelRequest::Expr { expr: expr.clone(), shape, operands: all })?;
+            let all: Vec<Vec<u64>> = [self.shape.clone()].into_iter().chain(operands.iter().cloned()).collect();
+            let elements = self.shape.iter().product::<u64>();
+            let behind = emit::emit(&KernelRequest::Expr { expr: expr.clone(), shape: self.shape.clone(), operands: all })?;
             let first = (Anchor::INPUTS + operands.len()) as u32;
-            // The convolution's elements lie in a result, or between.
-            let place = behind.in_place.iter().find(|(operand, _)| *operand == 0);
+            // Where an operand may lie in the place of a result, the convolution's elements lie between; else in a result, if they can.
+            let pairs = behind.in_place.iter().filter(|(operand, _)| *operand > 0 && self.may_overlap);
+            emitted.in_place = pairs.map(|(operand, output)| (operand + Anchor::INPUTS - 1, *output)).collect();
+            let place = behind.in_place.iter().find(|(operand, _)| *operand == 0 && emitted.in_place.is_empty());
             result = match place {
                 Some((_, output)) => KernelArg::Argument(first + *output as u32),
                 None => {
-                    let size = spec.data_type.size().unwrap_or(0) as u64;
+                    let size = self.plan.spec.data_type.size().unwrap_or(0) as u64;
                     emitted.between.push(elements * size);
                     KernelArg::Between(1)
                 }
@@ -95,13 +145,11 @@ impl Asked<'_> {
                 behind.kernels.iter().map(|kernel| emit::Kernel { args: kernel.args.iter().map(rename).collect(), ..kernel.clone() });
             emitted.kernels = kernels.collect();
         }
-        let [one, other] = [0, 1].map(KernelArg::Argument);
-        // Input, filter, result of the convolution, whichever of them is computed.
-        let tensors = match self.plan.kind {
-            ConvolutionKind::Forward => [one, other, result],
-            ConvolutionKind::ByInput => [result, one, other],
-            ConvolutionKind::ByFilter => [one, result, other],
-        };
+        let tensors = self.places.map(|place| match place {
+            Place::First => KernelArg::Argument(0),
+            Place::Second => KernelArg::Argument(1),
+            Place::Result => result,
+        });
         emitted.convolution =
             Some(Convolution { plan: self.plan, engine: engine.clone(), limits, tensors, workspace: KernelArg::Between(0) });
         Ok(emitted)
@@ -152,9 +200,10 @@ impl CudnnLibrary {
         let emitted = asked.emitted(engine, self.limits)?;
         let mut variant = match kernels {
             Some(kernels) => {
-                let steps =
-                    kernels.steps.iter().map(|step| Ok(Step { scratch: scratch_of(&emitted)?, in_place: Vec::new(), ..step.clone() }));
-                Variant { steps: steps.collect::<Result<_>>()?, ..kernels.clone() }
+                let (scratch, in_place) = (scratch_of(&emitted)?, &emitted.in_place);
+                let step = |step: &Step| Step { scratch, in_place: in_place.clone(), ..step.clone() };
+                let steps = kernels.steps.iter().map(step);
+                Variant { steps: steps.collect(), ..kernels.clone() }
             }
             None => {
                 let cost = Cost { flops: asked.operations(), bytes: 0.0 };
@@ -182,7 +231,7 @@ impl Library for CudnnLibrary {
         let Some(engine) = self.engine(&asked.plan)? else { return CudaLibrary.variants(spec, request) };
         let kernels = CudnnLibrary::kernels(spec, request)?;
         let by_cudnn = self.variant(&asked, &engine.name, kernels.as_ref())?;
-        let seconds = |way| self.rates.seconds(spec, asked.plan.kind, way, asked.operations());
+        let seconds = |way| self.rates.seconds(spec, asked.task, way, asked.operations());
         let is_faster = self.mode == CudnnMode::Always || seconds(Way::of(&engine)) < seconds(Way::Kernels);
         Ok(match kernels {
             None => vec![by_cudnn],
@@ -211,7 +260,7 @@ impl CudaSource for CudnnLibrary {
     fn code(&self, call: &KernelCall) -> Result<Emitted> {
         match (call.variant.name.parse::<EngineName>(), Asked::of(&call.request)) {
             (Ok(engine), Some(asked)) => asked.emitted(&engine, self.limits),
-            (Ok(engine), None) => Err(Error::internal(format!("{engine} of a request that is no convolution"))),
+            (Ok(engine), None) => Err(Error::internal(format!("{engine} of a request that it cannot compute"))),
             _ => CudaLibrary.emitted(&call.request),
         }
     }

@@ -50,7 +50,7 @@ impl Toolkit {
 /// The sentence for a card without cuDNN.
 pub fn without_cudnn(why: &Error) -> String {
     let remedy = why.remedy().map_or_else(String::new, |remedy| format!("; {remedy}"));
-    format!("convolutions are computed without cuDNN: {}{remedy}", why.message())
+    format!("products and convolutions are computed without cuDNN: {}{remedy}", why.message())
 }
 
 fn find(library: ComputeLibrary, environment: &Environment) -> Result<PathBuf> {

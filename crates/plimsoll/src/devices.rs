@@ -76,13 +76,14 @@ impl Devices {
     }
 
     /// The devices that the options make of a machine that is not here, to plan for it: plans, placements and their texts are those of
-    /// [`Devices::open`] there. Nothing runs on them (FAILED_PRECONDITION). No variable of this process counts.
+    /// [`Devices::open`] there. Nothing runs on them (FAILED_PRECONDITION). No variable of this process
+    /// counts, but for those that say where libraries are: cuDNN plans for a machine that has the same version; a note says where it cannot.
     ///
     /// # Errors
     /// INVALID_ARGUMENT naming option and value for options that make no sense for that machine, and for simulated cards beside it.
-    /// FAILED_PRECONDITION for a GPU on a real card that was not opened when the machine was described.
+    /// FAILED_PRECONDITION for a GPU on a real card that was not opened when the machine was described, and where cuDNN has to compute and cannot plan.
     pub fn described(options: &Options, machine: &MachineDescription) -> Result<Devices> {
-        plimsoll_runtime::Devices::described(options, machine).map(Devices::from)
+        plimsoll_runtime::Devices::described(options, machine, &machine::environment().of_the_machine()).map(Devices::from)
     }
 
     /// This machine, for [`Devices::described`] elsewhere: its processor, and its cards, whichever of them this process may see. The

@@ -81,17 +81,18 @@ impl Devices {
     }
 
     /// The devices that the options make of a machine that is not here: as [`Devices::open_in`] there, with no variable set. Plans are
-    /// made for them as for others, and are those of that machine. They have no memory, and run nothing: FAILED_PRECONDITION.
+    /// made for them as for others, and are those of that machine. They have no memory, and run nothing: FAILED_PRECONDITION. The environment says
+    /// where cuDNN is, which plans for cards of a machine that has the same version; where it is not, a note of the division says so.
     ///
     /// # Errors
     /// INVALID_ARGUMENT naming option and value for options that make no sense for that machine, and for simulated cards beside it.
-    /// FAILED_PRECONDITION for a GPU on a real card that was not opened when the machine was described.
-    pub fn described(options: &Options, machine: &MachineDescription) -> Result<Devices> {
+    /// FAILED_PRECONDITION for a GPU on a real card that was not opened when the machine was described, and where cuDNN has to compute and cannot plan.
+    pub fn described(options: &Options, machine: &MachineDescription, environment: &Environment) -> Result<Devices> {
         if let Some(cards) = &options.sim_gpus {
             let message = format!("--sim-gpus {cards}: a described machine has the cards that its description says");
             return Err(Error::invalid_argument(message).with_remedy("describe a machine with these cards"));
         }
-        let (division, devices) = crate::cards::described(machine, options)?;
+        let (division, devices) = crate::cards::described(machine, options, environment)?;
         Devices::of(devices, options, Some(division), Arc::default())
     }
 

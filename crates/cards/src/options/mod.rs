@@ -45,7 +45,7 @@ impl PlacementMode {
     }
 }
 
-/// Whether cuDNN computes convolutions on NVIDIA cards.
+/// Whether cuDNN computes products and convolutions on NVIDIA cards.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CudnnMode {
     /// Where it is found, and predicted to be faster than the project's own kernels.
@@ -104,7 +104,7 @@ pub struct Options {
     /// Whether convolutions do all multiplications, also where Winograd's form is faster. That has errors of up to 1e-5 of the largest
     /// result, beside about 1e-6.
     pub exact_convolutions: bool,
-    /// Whether cuDNN computes convolutions on NVIDIA cards.
+    /// Whether cuDNN computes products and convolutions on NVIDIA cards.
     pub cudnn: CudnnMode,
     /// Whether cuDNN may round floats to TF32 (10 bits behind the first), as TensorFlow does unless
     /// `tf.config.experimental.enable_tensor_float_32_execution(False)`. Here they stay whole where nothing is said.
@@ -310,7 +310,7 @@ setters! {
     fit: bool;
     /// Whether convolutions do all multiplications.
     exact_convolutions: bool;
-    /// Whether cuDNN computes convolutions on NVIDIA cards.
+    /// Whether cuDNN computes products and convolutions on NVIDIA cards.
     cudnn: CudnnMode;
     /// Whether cuDNN may round floats to TF32.
     tensor_float_32: bool;

@@ -272,7 +272,7 @@ fn convolutions_are_cudnns_where_it_is_found_and_wanted() {
         assert!(seen.out.contains("; pip install nvidia-cudnn-cu13\n"), "{}", seen.out);
         let said = run(&format!("verify {CASE}"));
         assert_eq!(said.code, 0, "{}", said.err);
-        assert!(said.err.contains("note: convolutions are computed without cuDNN: cuDNN was not found: "), "{}", said.err);
+        assert!(said.err.contains("note: products and convolutions are computed without cuDNN: cuDNN was not found: "), "{}", said.err);
         // Where it has to compute, the card is left out with the reason.
         let said = run(&format!("verify {CASE} --cudnn always"));
         assert!(said.err.contains("note: NVIDIA cards are not used: cuDNN was not found: "), "{}", said.err);
@@ -505,6 +505,30 @@ fn plans_are_made_for_a_card_that_a_file_describes() {
     std::fs::write(&file, text.replace("\"granularity_bytes\": 2097152", "\"granularity_bytes\": null")).unwrap();
     let said = plan(&format!("--devices {file}"));
     assert!(said.code == 1 && said.err.contains("was not opened when the machine was described"), "{}", said.err);
+    // cuDNN plans for it where it is there and here, in one version.
+    machine.add_cudnn();
+    describe();
+    let model = "plan towers2_adam_ref/graph.pb --target train --feed-shape x=64x8x8x3 --feed-shape y=64 --after select";
+    for (options, is_cudnns) in [
+        ("--cudnn always", true),
+        ("--cudnn always --tensor-float-32", true),
+        ("--cudnn always --cudnn-workspace 0MiB", false),
+        ("--cudnn never", false),
+    ] {
+        let here = plimsoll(&machine, &format!("{model} {options}"));
+        let there = plimsoll(&machine, &format!("{model} {options} --devices {file}"));
+        assert_eq!((&here.out, &here.err, here.code), (&there.out, &there.err, 0), "{options}");
+        assert_eq!(here.out.contains("cudnn-9.26.99/"), is_cudnns, "{options}: {}", here.out);
+    }
+    let text = std::fs::read_to_string(&file).unwrap();
+    assert!(text.contains("\"version\": 92699"), "{text}");
+    std::fs::write(&file, text.replace("\"version\": 92699", "\"version\": 92600")).unwrap();
+    let why = "the machine has cuDNN 9.26.0, and this one 9.26.99";
+    let said = plimsoll(&machine, &format!("{model} --devices {file}"));
+    let note = format!("note: products and convolutions are computed without cuDNN: {why}; install cuDNN 9.26.0 here, too");
+    assert!(said.code == 0 && said.err.contains(&note) && !said.out.contains("cudnn-"), "{}", said.err);
+    let said = plimsoll(&machine, &format!("{model} --cudnn always --devices {file}"));
+    assert!(said.code == 1 && said.err.contains(why), "{}", said.err);
     // A card that programs cannot use is described as such.
     machine.gpus.set_mig(1, true).unwrap();
     describe();

@@ -163,7 +163,7 @@ pub(super) fn fault_of(context: &Context, trouble: Trouble) -> Fault {
             Fault { code: Code::FailedPrecondition, message: "the driver lacks a function that runs need", numbers: [0, 0] }
         }
         Trouble::Cudnn(status) => {
-            Fault { code: Code::Internal, message: "cuDNN refuses a convolution: status {0}", numbers: [i64::from(status), 0] }
+            Fault { code: Code::Internal, message: "cuDNN refuses its work: status {0}", numbers: [i64::from(status), 0] }
         }
         Trouble::Code(code) => {
             Fault { code: Code::Internal, message: "the driver refuses a command: CUDA error {0}", numbers: [i64::from(code), 0] }

@@ -4,11 +4,16 @@
 use std::fmt::Write;
 use std::path::Path;
 use std::process::Command;
+use std::sync::Arc;
 
 use plimsoll_base::{Code, DataType};
-use plimsoll_cards::Environment;
-use plimsoll_device_cuda::{ConvolutionKind, ConvolutionPlan, Engine, EngineLimits, PlanFor, Planner};
+use plimsoll_cards::{CudnnMode, Environment};
+use plimsoll_device::Library;
+use plimsoll_device_cuda::{ConvolutionKind, ConvolutionPlan, CudnnLibrary, Engine, EngineLimits, PlanFor, Planner, any_card};
+use plimsoll_request::KernelRequest;
+use plimsoll_request::anchor::Anchor;
 use plimsoll_request::conv::ConvSpec;
+use plimsoll_request::product::ProductSpec;
 use plimsoll_request::window::{Axes, Layout, WindowAxis};
 
 use super::machine::Machine;
@@ -145,6 +150,55 @@ fn engines_are_rebuilt_by_their_names() {
     }
     println!("{rebuilt} engines of cuDNN {}; {without} convolutions have none within the limits", planner.version());
     assert!(rebuilt >= 21, "{rebuilt}");
+}
+
+/// Products of networks: name, rows, columns, terms.
+const PRODUCTS: [(&str, u64, u64, u64); 5] = [
+    ("MLP, first", 512, 300, 784),
+    ("MLP, last", 512, 10, 100),
+    ("ResNet-50, last", 64, 1000, 2048),
+    ("Transformer, feed forward", 4096, 3072, 768),
+    ("one row", 1, 1000, 2048),
+];
+
+/// What engines products are given, by TF32 where that is a word, and otherwise not.
+fn products(planner: &Arc<Planner>) -> String {
+    let mut text = String::new();
+    let types = [(DataType::Float, false, "float"), (DataType::Float, true, "TF32"), (DataType::Bfloat16, false, "bfloat16")];
+    for (data_type, tensor_float_32, word) in types {
+        let limits = EngineLimits { tensor_float_32, ..EngineLimits::default() };
+        let library = CudnnLibrary::new(planner, H100.to_string(), "", limits, CudnnMode::Always);
+        for (name, m, n, k) in PRODUCTS {
+            for (transpose_a, transpose_b) in [(false, false), (false, true), (true, false)] {
+                let spec = ProductSpec { m, n, k, transpose_a, transpose_b, batch: 1, places: None };
+                let request = KernelRequest::Anchor { anchor: Anchor::Product(data_type, spec), epilogue: None, pooling: None };
+                let variant = library.variants(&any_card(), &request).unwrap().remove(0);
+                assert!(library.has(&any_card(), &request, &variant).unwrap());
+                let letters = [transpose_a, transpose_b].map(|is_transposed| if is_transposed { 'T' } else { 'N' });
+                writeln!(text, "{name}, {}{}, {word}: {}", letters[0], letters[1], variant.name).unwrap();
+            }
+        }
+    }
+    text
+}
+
+#[test]
+fn products_have_engines_without_a_card() {
+    let Some(planner) = planner().map(Arc::new) else { return };
+    if planner.compiles_all() {
+        return eprintln!("skipped: the small edition of cuDNN has no convolutions with filters in TensorFlow's layout");
+    }
+    let said = products(&planner);
+    let by_kernels: Vec<&str> = said.lines().filter(|line| line.ends_with(": cuda")).collect();
+    assert!(by_kernels.is_empty(), "cuDNN {} has no engines for\n{}", planner.version(), by_kernels.join("\n"));
+    let place = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("data/cudnn/h100_{}_products.txt", planner.version()));
+    if std::env::var_os("PLIMSOLL_BLESS").is_some() {
+        std::fs::write(&place, &said).unwrap();
+    }
+    match std::fs::read_to_string(&place) {
+        Ok(table) => assert_eq!(said, table, "{} says otherwise", place.display()),
+        Err(_) => eprintln!("there is no table of cuDNN {} yet:\n{said}", planner.version()),
+    }
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Convolutions by cuDNN against the processor's: on a mock card with the mock cuDNN, and on the card that `bench/gpu/check.sh` checks.
+//! Convolutions and products by cuDNN against the processor's: on a mock card with the mock cuDNN, and on the card that `bench/gpu/check.sh` checks.
 
 use std::sync::Arc;
 
@@ -6,7 +6,10 @@ use plimsoll_base::DataType;
 use plimsoll_cards::{CudnnMode, Environment};
 use plimsoll_device_cuda::emit::Emitted;
 use plimsoll_device_cuda::{CudaCard, CudaSource, EngineLimits, EngineName, Toolkit, any_card};
+use plimsoll_request::KernelRequest;
+use plimsoll_request::anchor::Anchor;
 use plimsoll_request::conv::ConvSpec;
+use plimsoll_request::product::ProductSpec;
 use plimsoll_request::window::{Layout, WindowAxis};
 
 use super::anchors;
@@ -92,6 +95,40 @@ fn convolutions_by_cudnn_are_the_processors() {
         let all = runs.len();
         let (runs, tensor_cores) = by_cudnn(&*library, runs);
         assert!(runs.len() * 2 >= all && tensor_cores >= least, "{} of {all} by cuDNN, {tensor_cores} by tensor cores", runs.len());
+        Card::on(&card, library).compare(&runs);
+    }
+    drop(card);
+    machine.iter().for_each(|machine| assert_eq!(machine.used(0), 0));
+}
+
+/// Products of all forms that are one convolution each, with epilogues whose results lie in the place of an operand, and otherwise.
+#[test]
+fn products_by_cudnn_are_the_processors() {
+    let Some((card, machine)) = card("kernels-cudnn-products") else { return };
+    let mut making = Making::new(16);
+    let mut cases = anchors::products(15);
+    for (number, (transpose_a, transpose_b)) in [(false, false), (false, true), (true, false)].into_iter().cycle().take(18).enumerate() {
+        let data_type = [DataType::Float, DataType::Bfloat16, DataType::Half][number / 6];
+        let (m, n, k) = if number % 2 == 0 { (16, 24, 40) } else { (9, 5, 33) };
+        let spec = ProductSpec { m, n, k, transpose_a, transpose_b, ..anchors::DENSE };
+        cases.push(anchors::anchor(&mut making, anchors::product_request(data_type, spec, None)));
+    }
+    for tensor_float_32 in [false, true] {
+        let library = card.library(EngineLimits { tensor_float_32, ..EngineLimits::default() }, CudnnMode::Always);
+        let runs: Vec<Run> = cases.iter().map(|case| case.by(Emitted::default()).unwrap()).collect();
+        let one = |run: &Run| matches!(&run.request, KernelRequest::Anchor { anchor: Anchor::Product(_, spec), .. } if spec.batch == 1);
+        let expected = runs.iter().filter(|run| one(run) && run.outputs.iter().all(|bytes| *bytes > 0)).count();
+        let (mut runs, tensor_cores) = by_cudnn(&*library, runs);
+        assert!(runs.len() * 3 >= expected && tensor_cores >= 3, "{} of {expected} by cuDNN, {tensor_cores} by tensor cores", runs.len());
+        let mut in_place = Vec::new();
+        for (run, case) in runs.iter().flat_map(|run| cases.iter().filter(|case| case.request == run.request).map(move |case| (run, case)))
+        {
+            let variant = library.variants(&any_card(), &run.request).unwrap().remove(0);
+            let pairs = variant.steps[0].in_place.iter();
+            in_place.extend(pairs.map(|pair| Run { in_place: Some(*pair), ..case.by(Emitted::default()).unwrap() }));
+        }
+        assert!(in_place.len() >= 2, "{}", in_place.len());
+        runs.append(&mut in_place);
         Card::on(&card, library).compare(&runs);
     }
     drop(card);

@@ -30,16 +30,16 @@ pub struct Observer {
     libraries: OnceLock<Vec<String>>,
 }
 
-/// Who computes convolutions on cards, by these options.
-fn on_convolutions(options: &Options, environment: &Environment) -> String {
+/// Who computes products and convolutions on cards, by these options.
+fn on_cudnn(options: &Options, environment: &Environment) -> String {
     let where_ = match options.cudnn {
-        CudnnMode::Never => return "convolutions are computed by kernels of Plimsoll (--cudnn never)".into(),
+        CudnnMode::Never => return "products and convolutions are computed by kernels of Plimsoll (--cudnn never)".into(),
         CudnnMode::Auto => "where that is predicted to be faster (--cudnn)",
         CudnnMode::Always => "wherever it can (--cudnn always)",
     };
     let floats = if options.tensor_float_32 { "floats rounded to TF32" } else { "whole floats (--tensor-float-32 rounds them)" };
     let workspace = options.cudnn_workspace_in(environment).unwrap_or(EngineLimits::WORKSPACE);
-    format!("cuDNN computes convolutions {where_}, with {floats} and at most {workspace} of workspace (--cudnn-workspace)")
+    format!("cuDNN computes products and convolutions {where_}, with {floats} and at most {workspace} of workspace (--cudnn-workspace)")
 }
 
 impl Observer {
@@ -90,7 +90,7 @@ impl Observer {
             notes.push(
                 "programs measure what their context takes of an NVIDIA card when they open it: their limits are less by that".into(),
             );
-            notes.push(on_convolutions(options, environment));
+            notes.push(on_cudnn(options, environment));
         }
         for device in &division.devices {
             notes.push(format!("{}: {}", device.name.short(), device.reasons.join("; ")));

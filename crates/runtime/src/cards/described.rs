@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use plimsoll_base::{Bytes, Error, Result};
-use plimsoll_cards::{DescribedCard, Division, Environment, LogicalDevice, MachineDescription, Options, PhysicalDevice, resolve};
+use plimsoll_cards::{
+    CudnnMode, DescribedCard, DescribedCudnn, Division, Environment, LogicalDevice, MachineDescription, Options, PhysicalDevice, resolve,
+};
 use plimsoll_device::{Device, DeviceKind, DeviceSpec, Executable, Library, Program};
-use plimsoll_device_cuda::{CudaDevice, CudaLibrary};
+use plimsoll_device_cuda::{CudaDevice, CudaLibrary, CudnnLibrary, EngineName, Planner, Toolkit, without_cudnn};
 use plimsoll_device_spill::NoKernels;
 use plimsoll_kernels::CpuKernels;
 use plimsoll_memory::{Block, Ledger};
@@ -22,8 +24,12 @@ struct DescribedDevice {
 
 impl DescribedDevice {
     fn with(spec: DeviceSpec, library: impl Library + 'static) -> Arc<dyn Device> {
+        DescribedDevice::boxed(spec, Box::new(library))
+    }
+
+    fn boxed(spec: DeviceSpec, library: Box<dyn Library>) -> Arc<dyn Device> {
         let ledger = Ledger::new(spec.name.to_string(), spec.memory_limit);
-        Arc::new(DescribedDevice { spec, library: Box::new(library), ledger })
+        Arc::new(DescribedDevice { spec, library, ledger })
     }
 
     fn absent(&self, what: &str) -> Error {
@@ -55,12 +61,69 @@ impl Device for DescribedDevice {
     }
 }
 
+/// cuDNN of this machine, which plans for cards of another one.
+struct Planning<'a> {
+    options: &'a Options,
+    environment: &'a Environment,
+    /// Once it was looked for.
+    planner: Option<Result<Arc<Planner>>>,
+}
+
+impl Planning<'_> {
+    /// # Errors
+    /// As [`Planner::find`]; FAILED_PRECONDITION where that is another version than the machine's.
+    fn planner(&mut self, there: &DescribedCudnn) -> Result<Arc<Planner>> {
+        let environment = self.options.with_libraries(self.environment);
+        let planner = self.planner.get_or_insert_with(|| Planner::find(&environment).map(Arc::new)).clone()?;
+        if planner.version() == there.version() {
+            return Ok(planner);
+        }
+        let [here, there] = [planner.version(), there.version()].map(EngineName::version_text);
+        Err(Error::failed_precondition(format!("the machine has cuDNN {there}, and this one {here}"))
+            .with_remedy(format!("install cuDNN {there} here, too")))
+    }
+
+    /// The kernels of a real card. Where cuDNN cannot plan for it and need not, the division has a note.
+    ///
+    /// # Errors
+    /// Where cuDNN has to compute: as [`Planning::planner`]; FAILED_PRECONDITION where the machine has none.
+    fn library(&mut self, card: &DescribedCard, notes: &mut Vec<String>) -> Result<Box<dyn Library>> {
+        let mode = self.options.cudnn;
+        let planner = match &card.cudnn {
+            _ if mode == CudnnMode::Never => return Ok(Box::new(CudaLibrary)),
+            None if mode == CudnnMode::Auto => return Ok(Box::new(CudaLibrary)),
+            None => Err(Error::failed_precondition("cuDNN was not there when the machine was described")),
+            Some(there) => self.planner(there).map(|planner| (planner, there)),
+        };
+        match planner {
+            Ok((planner, there)) => {
+                let limits = super::limits(self.options, &Environment::new());
+                let properties = there.properties().to_string();
+                Ok(Box::new(CudnnLibrary::new(&planner, properties, &card.device.name, limits, mode)))
+            }
+            Err(why) if mode == CudnnMode::Always => Err(why),
+            Err(why) => {
+                let note = without_cudnn(&why);
+                if !notes.contains(&note) {
+                    notes.push(note);
+                }
+                Ok(Box::new(CudaLibrary))
+            }
+        }
+    }
+}
+
 /// The logical devices that the options make of a described machine, and the division that has them.
 ///
 /// # Errors
-/// As [`resolve`]; FAILED_PRECONDITION for a GPU on a real card that was not opened when the machine was described.
-pub(crate) fn described(machine: &MachineDescription, options: &Options) -> Result<(Division, Vec<Arc<dyn Device>>)> {
-    let (division, gpus) = gpus(machine, options)?;
+/// As [`resolve`]; FAILED_PRECONDITION for a GPU on a real card that was not opened when the machine was described. As [`Planner::find`]
+/// where cuDNN has to compute.
+pub(crate) fn described(
+    machine: &MachineDescription,
+    options: &Options,
+    environment: &Environment,
+) -> Result<(Division, Vec<Arc<dyn Device>>)> {
+    let (division, gpus) = gpus(machine, Planning { options, environment, planner: None })?;
     let threads = options.threads_in(&Environment::new(), machine.processor.cores)?;
     let cpus = super::processors(&division, &machine.processor, threads).into_iter().map(|spec| DescribedDevice::with(spec, CpuKernels));
     let files = division.of(DeviceKind::Spill).map(|file| DescribedDevice::with(file.spill_spec(), NoKernels));
@@ -68,7 +131,8 @@ pub(crate) fn described(machine: &MachineDescription, options: &Options) -> Resu
     Ok((division, devices))
 }
 
-fn gpus(machine: &MachineDescription, options: &Options) -> Result<(Division, Vec<Arc<dyn Device>>)> {
+fn gpus(machine: &MachineDescription, mut planning: Planning<'_>) -> Result<(Division, Vec<Arc<dyn Device>>)> {
+    let options = planning.options;
     let is_real = |card: &DescribedCard| !card.device.is_simulated();
     let mut cards: Vec<PhysicalDevice> = machine.cards.iter().map(|card| card.device.clone()).collect();
     let mut opened = vec![false; cards.len()];
@@ -94,21 +158,24 @@ fn gpus(machine: &MachineDescription, options: &Options) -> Result<(Division, Ve
         }
     }
     let instructions = machine.processor.instructions;
-    let device = |gpu: &LogicalDevice| {
+    let mut notes = Vec::new();
+    let mut device = |gpu: &LogicalDevice| {
         let card = gpu.card.as_ref().and_then(|card| machine.cards.iter().find(|described| described.device.uuid == card.device.uuid));
         match card {
-            Some(DescribedCard { device, granularity: None }) if !device.is_simulated() => {
+            Some(DescribedCard { device, granularity: None, .. }) if !device.is_simulated() => {
                 let message =
                     format!("card {} was not opened when the machine was described: what its context takes is not known", device.ordinal);
                 Err(Error::failed_precondition(message).on_device(gpu.name.to_string()))
             }
-            Some(DescribedCard { granularity: Some(granularity), .. }) => {
-                Ok(DescribedDevice::with(CudaDevice::spec(*granularity, gpu.real_spec(instructions)), CudaLibrary))
+            Some(card @ DescribedCard { granularity: Some(granularity), .. }) => {
+                let library = planning.library(card, &mut notes)?;
+                Ok(DescribedDevice::boxed(CudaDevice::spec(*granularity, gpu.real_spec(instructions)), library))
             }
             _ => Ok(DescribedDevice::with(gpu.simulated_spec(instructions), CpuKernels)),
         }
     };
-    let devices = division.of(DeviceKind::Gpu).map(device).collect::<Result<_>>()?;
+    let devices = division.of(DeviceKind::Gpu).map(&mut device).collect::<Result<_>>()?;
+    division.notes.append(&mut notes);
     Ok((division, devices))
 }
 
@@ -128,18 +195,28 @@ fn parts(division: &Division) -> BTreeMap<String, u64> {
 pub(crate) fn describe(options: &Options, environment: &Environment) -> Result<MachineDescription> {
     // Whatever a program with these options makes of the cards.
     let all = options.sim_gpus.iter().fold(Options::new().allow_growth(true), |all, cards| all.sim_gpus(cards));
-    let devices = Devices::open_in(&all, &environment.of_the_machine())?;
+    let environment = environment.of_the_machine();
+    let devices = Devices::open_in(&all, &environment)?;
     let division = devices.division().ok_or_else(|| Error::internal("opened devices have a division"))?;
     let (parts, specs) = (parts(division), devices.specs());
     let mut cards: Vec<DescribedCard> =
-        division.seen.iter().map(|card| DescribedCard { device: card.device.clone(), granularity: None }).collect();
+        division.seen.iter().map(|card| DescribedCard { device: card.device.clone(), granularity: None, cudnn: None }).collect();
     cards.sort_by_key(|card| card.device.ordinal);
     for card in cards.iter_mut().filter(|card| !card.device.is_simulated()) {
         let part = division.devices.iter().position(|device| device.card.as_ref().is_some_and(|of| of.device.uuid == card.device.uuid));
         let Some(spec) = part.and_then(|part| specs.get(part)) else { continue };
         let count = parts.get(&card.device.uuid).copied().unwrap_or(0);
         card.granularity = Some(spec.granularity);
+        card.cudnn = cudnn(&options.with_libraries(&environment), &card.device.uuid);
         card.device.overhead = card.device.overhead - Bytes(CudaDevice::own(&card.device.name, spec.granularity).0 * count);
     }
     Ok(MachineDescription { processor: super::processor(), cards })
+}
+
+/// cuDNN on this machine, with what it knows of a card; none where it is not there, or does not say.
+fn cudnn(environment: &Environment, uuid: &str) -> Option<DescribedCudnn> {
+    let toolkit = Toolkit::find(environment, CudnnMode::Auto).ok()?;
+    let planner = toolkit.planner()?;
+    let number = toolkit.driver.cards().ok()?.into_iter().find(|card| card.uuid == uuid)?.number;
+    DescribedCudnn::new(planner.version(), &planner.properties(number).ok()?).ok()
 }

@@ -111,16 +111,19 @@ fn open_on(
     used.into_iter().for_each(|(card, used)| seat.member.set_used(card, used));
     let opened = contexts.into_iter().map(|(card, opened)| (card, Board::Nvidia(opened.card)));
     let mut boards: BTreeMap<usize, Board> = opened.collect();
-    let limits = EngineLimits {
-        tensor_float_32: options.tensor_float_32,
-        workspace: options.cudnn_workspace_in(environment).unwrap_or(EngineLimits::WORKSPACE),
-    };
+    let limits = limits(options, environment);
     let mut open = |gpu| {
         let card = card_of(gpu, infos)?;
         device(gpu, card, boards.entry(card).or_default(), &seat, asking, (limits, options.cudnn))
     };
     let devices = gpus.into_iter().map(&mut open).collect::<Result<_>>()?;
     Ok((division, devices))
+}
+
+/// What engines of cuDNN have to keep to.
+fn limits(options: &Options, environment: &Environment) -> EngineLimits {
+    let workspace = options.cudnn_workspace_in(environment).unwrap_or(EngineLimits::WORKSPACE);
+    EngineLimits { tensor_float_32: options.tensor_float_32, workspace }
 }
 
 /// Opens those of these cards that are not open. One that cannot compute is unusable then; the first of their errors.
