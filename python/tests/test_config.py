@@ -220,6 +220,23 @@ def test_what_is_no_device():
     assert config.list_physical_devices("TPU") == config.get_visible_devices("TPU") == config.list_logical_devices("TPU") == []
 
 
+def test_floats_are_whole_until_cards_may_round_them(monkeypatch):
+    experimental = config.experimental
+    asked = lambda: _context.settings().options()["tensor_float_32_execution"]  # noqa: E731
+    assert not experimental.tensor_float_32_execution_enabled() and not asked()
+    for enabled in (True, False, True):
+        assert experimental.enable_tensor_float_32_execution(enabled) is None
+        assert experimental.tensor_float_32_execution_enabled() is enabled is asked()
+    # Also without a card, and as set settings: the environment begins no new ones.
+    monkeypatch.setenv("PLIMSOLL_SIM_GPUS", "1x1GiB")
+    config.list_logical_devices()
+    assert asked()
+    experimental.enable_tensor_float_32_execution(True)
+    with pytest.raises(RuntimeError, match="TensorFloat-32 execution cannot be modified after being initialized"):
+        experimental.enable_tensor_float_32_execution(False)
+    assert experimental.tensor_float_32_execution_enabled()
+
+
 def test_settings_follow_the_environment_until_something_is_set(monkeypatch):
     assert len(config.list_logical_devices()) == 1
     monkeypatch.setenv("PLIMSOLL_SIM_GPUS", "2x1GiB")

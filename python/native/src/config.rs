@@ -151,6 +151,14 @@ impl Config {
         self.with(py, |state| state.config.set_inter_op_parallelism_threads(threads))
     }
 
+    fn tensor_float_32(&self, py: Python<'_>) -> PyResult<bool> {
+        self.with(py, |state| Ok(state.config.tensor_float_32_execution_enabled()))
+    }
+
+    fn set_tensor_float_32(&self, py: Python<'_>, enabled: bool) -> PyResult<()> {
+        self.with(py, |state| state.config.enable_tensor_float_32_execution(enabled))
+    }
+
     fn soft_placement(&self, py: Python<'_>) -> PyResult<bool> {
         self.with(py, |state| Ok(state.config.get_soft_device_placement()))
     }
@@ -182,6 +190,7 @@ impl Config {
         fields.set_item("inter_op_parallelism_threads", options.inter_op)?;
         fields.set_item("allow_soft_placement", options.soft_placement)?;
         fields.set_item("log_device_placement", options.log_placement)?;
+        fields.set_item("tensor_float_32_execution", options.tensor_float_32)?;
         fields.set_item("visible_device_list", options.gpu.visible_device_list)?;
         fields.set_item("allow_growth", options.gpu.allow_growth)?;
         let message = |part: plimsoll::machine::VirtualDevices| (part.memory_limit_mb, part.priority, part.device_ordinal);

@@ -20,6 +20,7 @@ from ._context import checked as _checked
 
 __all__ = [
     "VirtualDeviceConfiguration",
+    "enable_tensor_float_32_execution",
     "get_device_details",
     "get_memory_growth",
     "get_memory_info",
@@ -32,6 +33,7 @@ __all__ = [
     "set_memory_growth",
     "set_virtual_device_configuration",
     "set_visible_devices",
+    "tensor_float_32_execution_enabled",
 ]
 
 VirtualDeviceConfiguration = LogicalDeviceConfiguration
@@ -52,6 +54,20 @@ def set_memory_growth(device: PhysicalDevice, enable: bool) -> None:
     ValueError for a device that is no GPU, is not there, or is divided; RuntimeError when devices are open.
     """
     _context.settings(is_set=True).set_memory_growth(_name(device), bool(enable))
+
+
+def tensor_float_32_execution_enabled() -> bool:
+    """Whether cards may round floats to TF32 in products and convolutions. Unlike in TensorFlow, they may not unless they are told so."""
+    return _context.settings().tensor_float_32()
+
+
+@_checked
+def enable_tensor_float_32_execution(enabled: bool) -> None:
+    """Whether cards may round floats to TF32 in products and convolutions, which their tensor cores multiply several times as fast.
+
+    RuntimeError for a change when devices are open: plans name the engines that were chosen for them.
+    """
+    _context.settings(is_set=True).set_tensor_float_32(bool(enabled))
 
 
 @_checked

@@ -20,6 +20,7 @@ impl DeviceConfig {
         options.inter_op = self.inter_op.unwrap_or(options.inter_op);
         options.soft_placement = self.soft_placement.unwrap_or(true);
         options.log_placement = self.get_log_device_placement();
+        options.tensor_float_32 = self.tensor_float_32_execution_enabled();
         let visible: Vec<PhysicalId> = self.list_physical_devices(None).into_iter().filter(|id| self.visible.contains(id)).collect();
         for kind in [DeviceKind::Cpu, DeviceKind::Gpu] {
             let parts = visible.iter().filter(|id| id.kind == kind).map(|id| self.logical.get(id).map_or(1, Vec::len));
@@ -124,6 +125,23 @@ impl DeviceConfig {
             self.check_open("Inter op parallelism")?;
             self.inter_op = Some(threads);
         }
+        Ok(())
+    }
+
+    /// Whether cards may round floats to TF32. Unlike TensorFlow's, it is off unless it was turned on.
+    pub fn tensor_float_32_execution_enabled(&self) -> bool {
+        self.tensor_float_32.unwrap_or(self.base.tensor_float_32)
+    }
+
+    /// Sets whether cards may round floats to TF32.
+    ///
+    /// # Errors
+    /// FAILED_PRECONDITION for a change after initialization: engines are chosen for the devices.
+    pub fn enable_tensor_float_32_execution(&mut self, enabled: bool) -> Result<()> {
+        if self.tensor_float_32_execution_enabled() != enabled {
+            self.check_open("TensorFloat-32 execution")?;
+        }
+        self.tensor_float_32 = Some(enabled);
         Ok(())
     }
 
