@@ -124,12 +124,13 @@ fn native_descr(py: Python<'_>, data_type: DataType) -> PyResult<Bound<'_, PyArr
 /// A number of Python as a tensor, where NumPy would make the same of it.
 fn of_number(value: &Bound<'_, PyAny>, wanted: DataType) -> Option<HostTensor> {
     /// Integers below are floats of every type.
-    const EXACT: i64 = 1 << 24;
+    const EXACT: u64 = 1 << 24;
     let float = value.cast_exact::<PyFloat>().ok().map(|float| float.value());
     let int = || value.cast_exact::<PyInt>().ok()?.extract::<i64>().ok();
+    let exact = || int().filter(|int| int.unsigned_abs() < EXACT).map(|int| int as f64);
     match wanted {
-        DataType::Float => Some(HostTensor::scalar(float.or_else(|| int().filter(|int| int.abs() < EXACT).map(|int| int as f64))? as f32)),
-        DataType::Double => Some(HostTensor::scalar(float.or_else(|| int().filter(|int| int.abs() < EXACT).map(|int| int as f64))?)),
+        DataType::Float => Some(HostTensor::scalar(float.or_else(exact)? as f32)),
+        DataType::Double => Some(HostTensor::scalar(float.or_else(exact)?)),
         DataType::Int32 => Some(HostTensor::scalar(i32::try_from(int()?).ok()?)),
         DataType::Int64 => Some(HostTensor::scalar(int()?)),
         _ => None,
