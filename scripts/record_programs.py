@@ -30,6 +30,7 @@ from google.protobuf import text_format
 from tensorflow.core.protobuf import error_codes_pb2
 from tensorflow.python.framework.meta_graph import strip_graph_default_valued_attrs
 
+from control_flow import defuns  # It fills the table.
 from control_flow.common import tf1
 from control_flow.named import NAMED
 from control_flow.programs import Program, feeds

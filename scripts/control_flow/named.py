@@ -27,7 +27,12 @@ class Named:
             made += [tf.convert_to_tensor(tensor) for tensor in tf1.gradients(tf.reduce_sum(made[0]), [self.inputs[0]])]
         self.fetches = sorted(tf.identity(tensor, f"out{index}").name for index, tensor in enumerate(made))
         tf.no_op(name="end")
-        return False
+        self.variables = tf1.global_variables()
+        if self.variables:
+            init()
+        for at, each in enumerate(self.variables):
+            tf.identity(each.read_value(), name=f"now{at}")
+        return bool(self.variables)
 
 
 def inner(times, x):

@@ -46,7 +46,7 @@ impl Library {
 impl Library {
     /// The library without functions that nothing of `used` calls, directly or through others: `used` are nodes' operations and
     /// attributes.
-    pub(crate) fn reachable<'a>(&self, used: impl Iterator<Item = (&'a str, &'a Attrs)>) -> Library {
+    pub fn reachable<'a>(&self, used: impl Iterator<Item = (&'a str, &'a Attrs)>) -> Library {
         let is_used = self.called(used);
         let functions =
             self.functions.iter().zip(&is_used).filter(|(_, is_used)| **is_used).map(|(function, _)| function.clone()).collect();

@@ -75,6 +75,14 @@ impl OpDef {
         arg_types(&self.outputs, attrs)
     }
 
+    /// How many tensors each input argument stands for, in order.
+    ///
+    /// # Errors
+    /// As [`OpDef::input_types`].
+    pub fn input_lengths(&self, attrs: &Attrs) -> Result<Vec<usize>> {
+        self.inputs.iter().map(|arg| Ok(types_of(arg, attrs)?.len())).collect()
+    }
+
     /// How many tensors each output argument stands for, in order.
     ///
     /// # Errors

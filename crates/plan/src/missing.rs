@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use plimsoll_graph::{AttrValue, Attrs, FunctionDef, GraphDef, InputRef, NodeDef};
 use plimsoll_ops::Registry;
+use plimsoll_ops::control::symbolic::SYMBOLIC_GRADIENT;
 
 use crate::inline::Functions;
 
@@ -35,8 +36,14 @@ pub struct Reach<'a> {
 
 /// The operations without rules among the nodes that a run needs: those with the most nodes first, then by name.
 pub fn missing(graph: &GraphDef, registry: &Registry, reach: &Reach<'_>) -> Vec<Missing> {
-    let mut search =
-        Search { registry, functions: Functions::of(&graph.library), seen: HashSet::new(), waiting: Vec::new(), found: BTreeMap::new() };
+    let mut search = Search {
+        registry,
+        functions: Functions::of(&graph.library),
+        gradients: graph.library.gradients.iter().rev().map(|(function, gradient)| (function.as_str(), gradient.as_str())).collect(),
+        seen: HashSet::new(),
+        waiting: Vec::new(),
+        found: BTreeMap::new(),
+    };
     for node in reached(&graph.nodes, reach) {
         search.visit(node, "");
     }
@@ -54,6 +61,8 @@ pub fn missing(graph: &GraphDef, registry: &Registry, reach: &Reach<'_>) -> Vec<
 struct Search<'a> {
     registry: &'a Registry,
     functions: Functions<'a>,
+    /// The gradients that the library has, by function.
+    gradients: HashMap<&'a str, &'a str>,
     /// Functions that were found.
     seen: HashSet<&'a str>,
     /// Those of them whose bodies were not looked at yet.
@@ -65,6 +74,11 @@ impl<'a> Search<'a> {
     fn visit(&mut self, node: &'a NodeDef, prefix: &str) {
         self.call(&node.op);
         self.calls(&node.attrs);
+        if let (SYMBOLIC_GRADIENT, Some(AttrValue::Func(func))) = (node.op.as_str(), node.attrs.get("f"))
+            && let Some(gradient) = self.gradients.get(func.name.as_str()).copied()
+        {
+            self.call(gradient);
+        }
         let op = node.op.as_str();
         if self.registry.get(op).is_some() || self.functions.expands(op, &node.attrs) {
             return;

@@ -8,6 +8,7 @@ use plimsoll_device::DeviceKind;
 use plimsoll_device_cuda::{CudaLibrary, any_card};
 use plimsoll_formats::{INIT_OP, SignatureDef, TensorInfo};
 use plimsoll_graph::GraphDef;
+use plimsoll_ops::control::symbolic::SYMBOLIC_GRADIENT;
 use plimsoll_ops::{DEFAULT_DEVICE, Gradient, Registry};
 use plimsoll_plan::{Reach, missing};
 
@@ -56,7 +57,9 @@ impl Differentiable {
 /// All operations that have rules, by name.
 pub fn operations() -> Vec<Operation> {
     let registry = plimsoll_runtime::standard_registry();
-    registry.names().into_iter().map(|name| operation(&registry, name)).collect()
+    // It becomes a call, as others of functions.
+    let names = registry.names().into_iter().filter(|name| *name != SYMBOLIC_GRADIENT);
+    names.map(|name| operation(&registry, name)).collect()
 }
 
 fn operation(registry: &Registry, name: &'static str) -> Operation {

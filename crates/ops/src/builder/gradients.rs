@@ -3,9 +3,10 @@
 use std::collections::HashMap;
 
 use plimsoll_base::{DataType, Error, Result};
-use plimsoll_graph::{NodeId, Output, Shape};
+use plimsoll_graph::{AttrValue, AttrsExt, FuncRef, NodeId, Output, Shape};
 
 use super::GraphBuilder;
+use crate::control::symbolic::SYMBOLIC_GRADIENT;
 use crate::infer::merge_shapes;
 use crate::registry::Gradient;
 
@@ -37,10 +38,34 @@ impl GraphBuilder {
     /// # Errors
     /// As [`GraphBuilder::gradients`]; INVALID_ARGUMENT where a given gradient has another type or shape than its `y`.
     pub fn gradients_from(&mut self, ys: &[Output], grad_ys: &[Option<Output>], xs: &[Output]) -> Result<Vec<Option<Output>>> {
-        ys.iter().chain(xs).chain(grad_ys.iter().flatten()).try_for_each(|output| self.check_output(*output))?;
         if ys.len() != grad_ys.len() {
             return Err(Error::invalid_argument(format!("{} gradients for {} ys", grad_ys.len(), ys.len())));
         }
+        self.gradients_through(ys, grad_ys, xs)
+    }
+
+    /// The gradients of a function's body by the rules of TensorFlow's runtime, which differ from those of its Python front end:
+    /// from the `ys`, each with its gradient, those of the arguments `xs`. A `y` of a type that has no gradient adds nothing. With
+    /// `integers` they have gradients, too, and Cast passes them on.
+    ///
+    /// # Errors
+    /// As [`GraphBuilder::gradients_from`].
+    pub fn gradients_of_body(&mut self, ys: &[(Output, Output)], xs: &[Output], integers: bool) -> Result<Vec<Option<Output>>> {
+        let before = std::mem::replace(&mut self.integer_gradients, integers);
+        let ys = ys.iter().filter(|(y, _)| self.is_trainable(*y));
+        let (ys, grad_ys): (Vec<Output>, Vec<Option<Output>>) = ys.map(|(y, gradient)| (*y, Some(*gradient))).unzip();
+        let found = self.gradients_through(&ys, &grad_ys, xs);
+        self.integer_gradients = before;
+        found
+    }
+
+    /// Whether gradients go through integers: see [`GraphBuilder::gradients_of_body`].
+    pub(crate) fn has_integer_gradients(&self) -> bool {
+        self.integer_gradients
+    }
+
+    fn gradients_through(&mut self, ys: &[Output], grad_ys: &[Option<Output>], xs: &[Output]) -> Result<Vec<Option<Output>>> {
+        ys.iter().chain(xs).chain(grad_ys.iter().flatten()).try_for_each(|output| self.check_output(*output))?;
         let order = self.graph.topological()?;
         let reached = self.reached_from(xs, &order);
         self.name_scope("gradients", |b| {
@@ -61,7 +86,7 @@ impl GraphBuilder {
 
     /// The tensors through which an infinitesimal change of an x can pass, and whether it comes from an x before them.
     fn reached_from(&self, xs: &[Output], order: &[NodeId]) -> HashMap<Output, bool> {
-        let mut reached: HashMap<Output, bool> = xs.iter().filter(|x| is_trainable(self.data_type(**x))).map(|x| (*x, false)).collect();
+        let mut reached: HashMap<Output, bool> = xs.iter().filter(|x| self.is_trainable(**x)).map(|x| (*x, false)).collect();
         loop {
             let before = reached.len();
             for &node in order {
@@ -70,7 +95,7 @@ impl GraphBuilder {
                 }
                 for index in 0..self.output_count(node) as u32 {
                     let output = Output { node, index };
-                    if is_trainable(self.data_type(output)) {
+                    if self.is_trainable(output) {
                         reached.insert(output, true);
                     }
                 }
@@ -89,7 +114,7 @@ impl GraphBuilder {
         let at = |b: &GraphBuilder, error: Error| error.at_node(&b.node(y.node).name);
         let fact = self.fact(y);
         let (data_type, shape) = (fact.data_type, fact.shape.complete());
-        if !data_type.is_floating() && !data_type.is_complex() {
+        if !data_type.is_floating() && !data_type.is_complex() && !self.integer_gradients {
             let error = Error::invalid_argument(format!("gradients begin at floats, and {} is {data_type}", self.graph.tensor_name(y)));
             return Err(at(self, error));
         }
@@ -167,8 +192,50 @@ impl GraphBuilder {
                 }
                 b.gated(to_inputs)
             }),
-            _ => Err(Error::unimplemented(format!("No gradient defined for operation '{name}' (op type: {op})"))),
+            _ => match self.called(node) {
+                Some(func) => self.name_scope(&format!("{name}_grad"), |b| b.gradient_of_call(node, func, gradients)),
+                None => Err(Error::unimplemented(format!("No gradient defined for operation '{name}' (op type: {op})"))),
+            },
         }
+    }
+
+    /// The function that a node calls.
+    fn called(&self, node: NodeId) -> Option<FuncRef> {
+        let node = self.node(node);
+        match node.op.as_str() {
+            "PartitionedCall" | "StatefulPartitionedCall" => node.attrs.func("f").ok().cloned(),
+            op => self.functions.contains_key(op).then(|| FuncRef { name: op.to_string(), attrs: node.attrs.clone() }),
+        }
+    }
+
+    /// SymbolicGradient, as TensorFlow's `_SymGrad` makes it: the arguments of a call and the gradients of all its results in, the
+    /// gradients of its arguments out.
+    fn gradient_of_call(&mut self, node: NodeId, func: FuncRef, gradients: &[Option<Output>]) -> Result<Vec<Option<Output>>> {
+        let arguments = self.node(node).inputs.clone();
+        let mut inputs = arguments.clone();
+        for (index, gradient) in (0..).zip(gradients) {
+            inputs.push(match gradient {
+                Some(gradient) => *gradient,
+                None => self.op("ZerosLike").input(Output { node, index }).build()?,
+            });
+        }
+        // The gradient of a handle is that of its variable.
+        let of = |argument: &Output| match &self.fact(*argument).handle {
+            Some((data_type, _)) => *data_type,
+            None if self.data_type(*argument) == DataType::Resource => DataType::Float,
+            None => self.data_type(*argument),
+        };
+        let results: Vec<DataType> = arguments.iter().map(of).collect();
+        let made = self.op(SYMBOLIC_GRADIENT).inputs(inputs).attr("Tout", AttrValue::data_types(&results));
+        let made = made.attr("f", AttrValue::Func(func)).build_node()?;
+        Ok((0..arguments.len() as u32).map(|index| Some(Output { node: made, index })).collect())
+    }
+
+    /// Whether a tensor can change by a little.
+    fn is_trainable(&self, tensor: Output) -> bool {
+        let data_type = self.data_type(tensor);
+        let is_other = matches!(data_type, DataType::Complex64 | DataType::Complex128 | DataType::Resource | DataType::Variant);
+        data_type.is_floating() || is_other || self.integer_gradients && data_type.is_integer()
     }
 
     /// The same gradients, each after all of them, if that is asked for and there are several.
@@ -224,9 +291,4 @@ impl GraphBuilder {
         let device = super::scope::parse_device(&device).map_err(|error| error.at_node(&self.node(node).name))?;
         Ok(self.scoped(|scope| scope.device = Ok(device), body))
     }
-}
-
-/// Whether a tensor of that type can change by a little.
-fn is_trainable(data_type: DataType) -> bool {
-    data_type.is_floating() || matches!(data_type, DataType::Complex64 | DataType::Complex128 | DataType::Resource | DataType::Variant)
 }

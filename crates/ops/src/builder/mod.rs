@@ -17,6 +17,7 @@ mod variable;
 #[cfg(test)]
 mod tests;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use plimsoll_base::{DataType, Error, Result};
@@ -48,6 +49,9 @@ pub struct GraphBuilder {
     variables: Variables,
     seed: Option<i64>,
     gate_gradients: bool,
+    integer_gradients: bool,
+    /// The functions that nodes can call by name: their positions in the library.
+    functions: HashMap<String, usize>,
 }
 
 impl std::fmt::Debug for GraphBuilder {
@@ -70,6 +74,8 @@ impl GraphBuilder {
             variables: Variables::default(),
             seed: None,
             gate_gradients: false,
+            integer_gradients: false,
+            functions: HashMap::new(),
         }
     }
 
@@ -84,6 +90,9 @@ impl GraphBuilder {
         }
         builder.facts = vec![Vec::new(); graph.nodes().len()];
         let order = graph.topological()?;
+        for (position, function) in graph.library.functions.iter().enumerate() {
+            builder.functions.entry(function.signature.name.clone()).or_insert(position);
+        }
         builder.graph = graph;
         for id in order {
             builder.facts[id.index()] = builder.infer(builder.graph.node(id))?;
@@ -106,8 +115,8 @@ impl GraphBuilder {
         self.graph.node(id)
     }
 
-    /// The fact about a tensor. Of outputs whose operation is not in the table only that they exist is known: type variant, unknown
-    /// shape.
+    /// The fact about a tensor. Of results of functions that are called by name the types are known. Of other outputs whose operation
+    /// is not in the table only that they exist is known: type variant, unknown shape.
     pub fn fact(&self, output: Output) -> &Fact {
         self.facts.get(output.node.index()).and_then(|facts| facts.get(output.index as usize)).unwrap_or(&self.nothing)
     }
@@ -133,9 +142,18 @@ impl GraphBuilder {
     }
 
     fn infer(&self, node: &Node) -> Result<Vec<Fact>> {
-        let Some(def) = self.registry.table().get(&node.op) else { return Ok(Vec::new()) };
+        let Some(def) = self.registry.table().get(&node.op) else { return self.results_of_call(node) };
         let inputs: Vec<Fact> = node.inputs.iter().map(|input| self.fact(*input).clone()).collect();
         infer_node(&self.registry, &def, node, &inputs)
+    }
+
+    /// The facts about what a function gives that a node calls by its name.
+    fn results_of_call(&self, node: &Node) -> Result<Vec<Fact>> {
+        let Some(function) = self.functions.get(&node.op).map(|position| &self.graph.library.functions[*position]) else {
+            return Ok(Vec::new());
+        };
+        let types = function.signature.output_types(&node.attrs).map_err(|error| error.at_node(&node.name))?;
+        Ok(types.iter().map(|arg| Fact::new(arg.base, PartialShape::unknown())).collect())
     }
 
     /// Adds a node whose inputs and attributes are checked already.

@@ -3,6 +3,8 @@
 //! Source of the rules: TensorFlow's executor. A node with a dead input does not run and its outputs are dead. Switch makes one of
 //! its outputs dead, Merge gives on the first input that is not.
 
+pub mod symbolic;
+
 use plimsoll_base::{DataType, Error, Result};
 use plimsoll_graph::{AttrValue, HostTensor, NodeId, Output, PartialShape, Shape};
 use plimsoll_request::expr::{BinaryOp, Expr, ExprBuilder, Scalar};
@@ -31,6 +33,7 @@ pub const RULES: &[&[OpRules]] = &[&[
     rule("Exit", pass, Lower::Alias),
     rule("RefExit", pass, Lower::Alias),
     rule("LoopCond", pass, Lower::Alias),
+    symbolic::RULES,
     OpRules { name: "ToBool", infer: to_bool, lower: Lower::Elementwise(is_true), gradient: Gradient::Stops },
 ]];
 

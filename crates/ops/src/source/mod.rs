@@ -1,7 +1,7 @@
 //! The sources of values: constants, placeholders; and ops without values: NoOp, Assert.
 
-use plimsoll_base::Result;
-use plimsoll_graph::AttrsExt;
+use plimsoll_base::{DataType, Result};
+use plimsoll_graph::{AttrsExt, PartialShape};
 use plimsoll_request::KernelRequest;
 use plimsoll_request::check::Requirement;
 
@@ -42,5 +42,11 @@ fn constant(cx: &mut InferCx<'_>) -> Result<()> {
 fn placeholder(cx: &mut InferCx<'_>) -> Result<()> {
     let shape = cx.attrs().shape("shape")?.clone();
     cx.set(0, shape);
+    // As TensorFlow marks arguments that are handles.
+    if let (DataType::Resource, Ok(list)) = (cx.outputs[0].data_type, cx.attrs().list("_handle_dtypes"))
+        && let Some(data_type) = list.types.first().and_then(|number| DataType::from_number(*number))
+    {
+        cx.outputs[0].handle = Some((data_type, PartialShape::unknown()));
+    }
     Ok(())
 }

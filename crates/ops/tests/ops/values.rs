@@ -355,6 +355,7 @@ fn every_rule_has_an_operation_and_a_recorded_case() {
         "ScatterMin",
         "ScatterMul",
         "StackCloseV2",
+        "SymbolicGradient",
         "TensorArrayCloseV3",
         "TensorListElementShape",
         "VariableShape",

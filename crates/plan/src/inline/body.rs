@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use plimsoll_base::{Error, Result};
 use plimsoll_graph::id::Id;
-use plimsoll_graph::{AttrValue, Attrs, AttrsExt, AttrsPool, FuncRef, FunctionDef, MAX_OUTPUTS, NodeId, OpTable, Output};
+use plimsoll_graph::{AttrValue, Attrs, AttrsExt, AttrsPool, FuncRef, FunctionDef, IdVec, MAX_OUTPUTS, Node, NodeId, OpTable, Output};
 
 use super::functions::Functions;
 
@@ -85,6 +85,36 @@ impl<'a> Body<'a> {
             all_attrs.push(attrs);
         }
         Ok((body, all_attrs))
+    }
+
+    /// Puts the nodes of a body behind `nodes`, those of its arguments among them. Their names begin with `prefix/`, if that is not empty.
+    ///
+    /// # Errors
+    /// As [`Body::new`] and [`Body::inputs`].
+    pub fn put(
+        nodes: &mut IdVec<NodeId, Node>,
+        prefix: &str,
+        (ops, functions): (&OpTable, &Functions<'_>),
+        (function, func): (&'a FunctionDef, &FuncRef),
+        data: &[Output],
+    ) -> Result<Body<'a>> {
+        let mut pool = AttrsPool::default();
+        let (body, all_attrs) = Body::new(ops, functions, function, func, data, nodes.next_id(), &mut pool)?;
+        let full = |name: &str| if prefix.is_empty() { name.to_string() } else { format!("{prefix}/{name}") };
+        for (node, mut attrs) in function.nodes.iter().zip(all_attrs) {
+            let name = full(&node.name);
+            let (inputs, controls) = body.inputs(&node.inputs, prefix).map_err(|error| error.at_node(&name))?;
+            if let Some(AttrValue::List(classes)) = attrs.get_mut("_class") {
+                for class in &mut classes.bytes {
+                    if let Some(label) = std::str::from_utf8(class).ok().and_then(|class| class.strip_prefix("loc:@")) {
+                        *class = format!("loc:@{}", full(label)).into_bytes();
+                    }
+                }
+            }
+            let (op, device) = (node.op.clone(), node.device.clone());
+            nodes.push(Node { name, op, inputs, controls, device, attrs, carried: Vec::new() });
+        }
+        Ok(body)
     }
 
     /// The data and control inputs of a node of the body, outside. `prefix` is the beginning of its nodes' names, for errors.

@@ -71,7 +71,16 @@ impl Inliner<'_> {
                 other => other,
             };
             let prefix = format!("{prefix}/{side}");
-            let site = Site { prefix, manner, device: node.device.clone(), tag: inside, parent: scope, start: waits_for, all_wait };
+            let site = Site {
+                prefix,
+                manner,
+                device: node.device.clone(),
+                tag: inside,
+                parent: scope,
+                start: waits_for,
+                all_wait,
+                has_effects: false,
+            };
             let body = self.body(func, &mine, site)?;
             if body.results.len() != types.len() {
                 let message = format!("'{}' gives {} results where Tout has {}", func.name, body.results.len(), types.len());

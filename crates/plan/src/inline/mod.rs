@@ -13,7 +13,9 @@
 mod body;
 mod branch;
 mod calls;
+mod effects;
 mod functions;
+mod gradient;
 mod lowered;
 mod repeat;
 mod site;
@@ -21,13 +23,18 @@ mod size;
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::ops::Range;
+use std::sync::Arc;
 
 use plimsoll_base::{DataType, Error, Result};
 use plimsoll_graph::id::Id;
-use plimsoll_graph::{AttrList, AttrValue, Attrs, AttrsExt, AttrsPool, FuncRef, Graph, IdVec, MAX_OUTPUTS, Node, NodeId, OpTable, Output};
+use plimsoll_graph::{
+    AttrList, AttrValue, Attrs, AttrsExt, AttrsPool, FuncRef, FunctionDef, Graph, IdVec, MAX_OUTPUTS, Node, NodeId, Output,
+};
+use plimsoll_ops::Registry;
 
 pub(crate) use self::body::Body;
 pub use self::calls::{Calls, Part};
+use self::effects::Effects;
 pub(crate) use self::functions::Functions;
 use self::functions::{is_loop, is_partitioned};
 pub(crate) use self::lowered::lowered;
@@ -49,14 +56,20 @@ pub struct Inlined {
 /// # Errors
 /// UNIMPLEMENTED for functions that call themselves. INVALID_ARGUMENT naming the call where the function does not exist, its body
 /// makes no sense, or the graph grows beyond measure. That it would is known before anything is made.
-pub fn inline(graph: &Graph, ops: &OpTable) -> Result<Inlined> {
+pub fn inline(graph: &Graph, registry: &Arc<Registry>) -> Result<Inlined> {
+    let ops = registry.table();
+    let written = graph;
+    let differentiated = gradient::differentiate(graph, registry);
+    let graph = differentiated.as_ref().unwrap_or(written);
     let functions = Functions::of(&graph.library);
     if !graph.nodes().values().any(|node| functions.expands(&node.op, &node.attrs)) {
-        return Ok(Inlined { graph: graph.clone(), calls: Calls::default() });
+        let mut inlined = Inlined { graph: graph.clone(), calls: Calls::default() };
+        inlined.graph.library = written.library.clone();
+        return Ok(inlined);
     }
     size::check(graph, &functions)?;
     // Functions are shared, not copied: most of a file is functions.
-    let mut inliner = Inliner::new(graph, &functions, ops);
+    let mut inliner = Inliner::new(graph, &functions, registry);
     for (id, node) in graph.nodes().iter() {
         inliner.put(id, Node::clone(node), Tag::default(), None);
     }
@@ -69,13 +82,23 @@ pub fn inline(graph: &Graph, ops: &OpTable) -> Result<Inlined> {
     inliner.ask_as_inputs_do(&order);
     inliner.read_handles_where_they_are(&order);
     let mut inlined = Graph::of_nodes(inliner.numbered(order)?, ops)?;
-    (inlined.library, inlined.versions, inlined.carried) = (graph.library.clone(), graph.versions.clone(), graph.carried.clone());
+    let Graph { library, versions, carried, .. } = written.clone();
+    (inlined.library, inlined.versions, inlined.carried) = (library, versions, carried);
     Ok(Inlined { graph: inlined, calls })
+}
+
+/// A name that no node of a function has.
+fn free_name(function: &FunctionDef, wanted: &str) -> String {
+    let mut name = wanted.to_string();
+    while function.nodes.iter().any(|node| node.name == name) {
+        name.push('_');
+    }
+    name
 }
 
 struct Inliner<'a> {
     functions: &'a Functions<'a>,
-    ops: &'a OpTable,
+    registry: &'a Registry,
     /// All nodes, by numbers that they have until they are in order. Until its turn comes, a node has its name only. The first are
     /// those of the graph.
     made: IdVec<NodeId, Made>,
@@ -142,10 +165,10 @@ struct Given {
 
 impl<'a> Inliner<'a> {
     /// Knows the names of the graph's nodes.
-    fn new(graph: &Graph, functions: &'a Functions<'a>, ops: &'a OpTable) -> Inliner<'a> {
+    fn new(graph: &Graph, functions: &'a Functions<'a>, registry: &'a Registry) -> Inliner<'a> {
         let mut inliner = Inliner {
             functions,
-            ops,
+            registry,
             made: IdVec::new(),
             items: Vec::with_capacity(graph.nodes().len()),
             expansions: Vec::new(),
@@ -228,7 +251,8 @@ impl<'a> Inliner<'a> {
         let manner = if is_bound { Manner::Bound } else { Manner::Own };
         let start = (!call.controls.is_empty()).then(|| self.start(func, &prefix, &call, tag));
         let inside = Tag { call: Some(number), is_bound, branches: 0, is_generator: false };
-        let site = Site { prefix, manner, device: call.device.clone(), tag: inside, parent: scope, start, all_wait: true };
+        let site =
+            Site { prefix, manner, device: call.device.clone(), tag: inside, parent: scope, start, all_wait: true, has_effects: is_bound };
         let given = self.body(func, &call.inputs, site)?;
         let waits = given.must_run.into_iter().chain(call.controls.iter().copied()).collect();
         let types = call.attrs.list("Tout").map_or(given.types, |list| list.types.clone());
@@ -242,12 +266,10 @@ impl<'a> Inliner<'a> {
 
     /// A node that waits for the same as a call, for its body to wait for.
     fn start(&mut self, func: &FuncRef, prefix: &str, call: &Node, tag: Tag) -> NodeId {
-        let taken =
-            |name: &str| self.functions.find(&func.name).is_some_and(|function| function.nodes.iter().any(|node| node.name == name));
-        let mut name = "input_control_node".to_string();
-        while taken(&name) {
-            name.push('_');
-        }
+        let name = match self.functions.find(&func.name) {
+            Some(function) => free_name(function, "input_control_node"),
+            None => String::new(),
+        };
         let (name, op, device) = (format!("{prefix}/{name}"), "NoOp".to_string(), call.device.clone());
         self.add(Node { name, op, controls: call.controls.clone(), device, ..Node::default() }, tag)
     }
@@ -291,13 +313,22 @@ impl<'a> Inliner<'a> {
             .functions
             .find(&func.name)
             .ok_or_else(|| Error::invalid_argument(format!("function '{}' is not in the library", func.name)))?;
-        let (body, all_attrs) = Body::new(self.ops, self.functions, function, func, data, self.made.next_id(), &mut self.pool)?;
+        let (body, all_attrs) =
+            Body::new(self.registry.table(), self.functions, function, func, data, self.made.next_id(), &mut self.pool)?;
         self.outputs += body.output_count();
         if self.outputs > MAX_OUTPUTS {
             return Err(body::too_many_outputs());
         }
-        let given = Given { results: body.results()?, types: body.result_types()?, must_run: body.must_run(&site.prefix)? };
+        let mut given = Given { results: body.results()?, types: body.result_types()?, must_run: body.must_run(&site.prefix)? };
         let ids: Vec<NodeId> = function.nodes.iter().map(|node| self.named(format!("{}/{}", site.prefix, node.name))).collect();
+        let effects = if site.has_effects { Effects::of(function, self.registry, self.functions) } else { Effects::default() };
+        given.must_run.extend(effects.always.iter().map(|at| ids[*at]));
+        let trigger = (!effects.maybe.is_empty()).then(|| {
+            // It runs where they do not.
+            let (name, op) = (format!("{}/{}", site.prefix, free_name(function, "effects")), "ControlTrigger".to_string());
+            let controls = effects.maybe.iter().map(|at| ids[*at]).collect();
+            Node { name, op, controls, device: site.manner.device("", &site.device), ..Node::default() }
+        });
         let scope = self.scopes.len();
         self.scopes.push(Scope { body, manner: site.manner, prefix: site.prefix, parent: site.parent });
         for ((id, node), mut attrs) in ids.into_iter().zip(&function.nodes).zip(all_attrs) {
@@ -320,6 +351,7 @@ impl<'a> Inliner<'a> {
             let (name, op, carried) = (String::new(), node.op.clone(), node.carried.clone());
             self.put(id, Node { name, op, inputs, controls, device, attrs, carried }, site.tag, Some(scope));
         }
+        given.must_run.extend(trigger.map(|trigger| self.add(trigger, site.tag)));
         Ok(given)
     }
 

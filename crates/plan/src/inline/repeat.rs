@@ -68,7 +68,16 @@ impl Inliner<'_> {
         };
         let site = |part: &str, start: NodeId| {
             let prefix = format!("{prefix}/{part}");
-            Site { prefix, manner, device: node.device.clone(), tag: inside, parent: scope, start: Some(start), all_wait: false }
+            Site {
+                prefix,
+                manner,
+                device: node.device.clone(),
+                tag: inside,
+                parent: scope,
+                start: Some(start),
+                all_wait: false,
+                has_effects: false,
+            }
         };
         let given: Vec<Output> = rounds.iter().map(|round| first(round.goes.map_or(round.enter, |(merge, _)| merge))).collect();
         let test = start(self, "cond_start", &given);

@@ -63,4 +63,6 @@ pub(super) struct Site {
     pub start: Option<NodeId>,
     /// Whether nodes that read arguments wait for it, too.
     pub all_wait: bool,
+    /// Whether its nodes with effects run although nothing reads them.
+    pub has_effects: bool,
 }

@@ -15,7 +15,7 @@ const MAX_BYTES: u64 = 1 << 29;
 /// Names of nodes of a body begin with at most this many bytes of their call's.
 pub(super) const MAX_PREFIX: usize = 1024;
 /// The attributes that functions are called with may take this many bytes, each kind of call counted once.
-const MAX_GIVEN: u64 = 1 << 24;
+pub(super) const MAX_GIVEN: u64 = 1 << 24;
 
 /// The size of bodies. All sums saturate.
 #[derive(Clone, Copy, Default, Debug)]
@@ -200,8 +200,8 @@ impl<'a> Counter<'a> {
         let mut size = Size::default();
         if let Some(func) = self.functions.called(op, attrs) {
             calls.extend(self.instance(&func)?.map(|instance| Call { instance, name: length }));
-            // The node that the body waits for.
-            size.add(Size { nodes: 1, names: 2 + inputs as u64, bytes: 64, paths: 0 });
+            // The node that the body waits for, and the one that waits for effects.
+            size.add(Size { nodes: 2, names: 3 + inputs as u64, bytes: 128, paths: 0 });
         } else {
             let branches = branches(op, attrs)?;
             let count = branches.len() as u64;

@@ -5,9 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use plimsoll_base::{ArgType, Code, DataType, Error, Result};
-use plimsoll_graph::{
-    AttrValue, Attrs, AttrsExt, AttrsPool, FuncRef, FunctionDef, Graph, IdVec, Library, Node, NodeDef, NodeId, OpTable, Output,
-};
+use plimsoll_graph::{AttrValue, Attrs, AttrsExt, FuncRef, FunctionDef, Graph, IdVec, Library, Node, NodeDef, NodeId, OpTable, Output};
 
 use super::groups::{Context, Member};
 use super::join::{Joined, join};
@@ -209,22 +207,8 @@ fn body(function: &FunctionDef, func: &FuncRef, library: &Arc<Library>, ops: &Op
     }
     let args: Vec<NodeId> = nodes.ids().collect();
     let given: Vec<Output> = args.iter().map(|node| Output { node: *node, index: 0 }).collect();
-    let name = &function.signature.name;
-    let mut pool = AttrsPool::default();
-    let (inside, all_attrs) = Body::new(ops, &Functions::of(library), function, func, &given, nodes.next_id(), &mut pool)?;
-    for (node, mut attrs) in function.nodes.iter().zip(all_attrs) {
-        let full = format!("{name}/{}", node.name);
-        let (inputs, controls) = inside.inputs(&node.inputs, name).map_err(|error| error.at_node(&full))?;
-        if let Some(AttrValue::List(classes)) = attrs.get_mut("_class") {
-            for class in &mut classes.bytes {
-                if let Some(label) = std::str::from_utf8(class).ok().and_then(|class| class.strip_prefix("loc:@")) {
-                    *class = format!("loc:@{name}/{label}").into_bytes();
-                }
-            }
-        }
-        let (op, device) = (node.op.clone(), node.device.clone());
-        nodes.push(Node { name: full, op, inputs, controls, device, attrs, carried: Vec::new() });
-    }
+    let functions = Functions::of(library);
+    let inside = Body::put(&mut nodes, &function.signature.name, (ops, &functions), (function, func), &given)?;
     let mut rets = Vec::new();
     for (position, (source, data_type)) in inside.results()?.into_iter().zip(inside.result_types()?).enumerate() {
         let attrs = attrs(AttrValue::Type(data_type), position);

@@ -143,7 +143,7 @@ impl Session {
     ) -> Result<Session> {
         require_operations(graph, &registry)?;
         let written = graph;
-        let Inlined { mut graph, calls } = plimsoll_plan::inline(graph, registry.table())?;
+        let Inlined { mut graph, calls } = plimsoll_plan::inline(graph, &registry)?;
         graph.drop_unused_functions();
         let calls = Arc::new(calls);
         let stored = stored(&graph)?;

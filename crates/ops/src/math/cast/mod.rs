@@ -19,10 +19,11 @@ fn expr(cx: &KernelCx<'_>) -> Result<Expr> {
     Ok(builder.finish(vec![result]))
 }
 
-/// Goes through between floats (and complex numbers) only.
+/// Goes through between floats (and complex numbers) only, or between all numbers where the builder says so.
 fn gradient(builder: &mut GraphBuilder, node: NodeId, gradients: &[Option<Output>]) -> Result<Vec<Option<Output>>> {
+    let all = builder.has_integer_gradients();
     from_one(builder, node, gradients, |g, gradient| {
-        let smooth = |data_type: DataType| data_type.is_floating() || matches!(data_type, DataType::Complex64 | DataType::Complex128);
+        let smooth = |data_type: DataType| data_type.is_floating() || data_type.is_complex() || (all && data_type.is_integer());
         let source = g.data_type(g.input(0));
         if !smooth(source) || !smooth(g.data_type(gradient)) {
             return Ok(vec![None]);

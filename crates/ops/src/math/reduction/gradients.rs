@@ -23,10 +23,7 @@ pub(super) fn mean(builder: &mut GraphBuilder, node: NodeId, gradients: &[Option
             Some((input, output)) => g.number(repeated, (input.elements()? / output.elements()?.max(1)) as f64)?,
             None => {
                 let shape = g.shape(g.input(0))?;
-                let rank = g.op("Size", &[shape])?;
-                let axes = g.op_with("Cast", &[g.input(1)], &[("DstT", AttrValue::data_type(g.data_type(rank)))])?;
-                let shifted = g.op("AddV2", &[axes, rank])?;
-                let axes = g.op("FloorMod", &[shifted, rank])?;
+                let (_, axes) = axes(g, shape)?;
                 let zero = g.int(0)?;
                 let lengths = g.op("GatherV2", &[shape, axes, zero])?;
                 let all = g.ints(&[-1])?;
@@ -84,12 +81,27 @@ fn unknown_axes() -> Error {
     Error::unimplemented("not yet: the gradient of a reduction over axes, or of a rank, that is known only when the graph runs")
 }
 
+/// The rank of the input, and the reduced axes counted from the front, both computed.
+fn axes(g: &mut Grad<'_>, shape: Output) -> Result<(Output, Output)> {
+    let rank = g.op("Size", &[shape])?;
+    let axes = g.op_with("Cast", &[g.input(1)], &[("DstT", AttrValue::data_type(g.data_type(rank)))])?;
+    let shifted = g.op("AddV2", &[axes, rank])?;
+    Ok((rank, g.op("FloorMod", &[shifted, rank])?))
+}
+
 /// A tensor of the result's shape with dimensions of 1 where axes were reduced.
 fn keep_dims(g: &mut Grad<'_>, tensor: Output) -> Result<Output> {
     if g.attrs().bool("keep_dims")? {
         return Ok(tensor);
     }
-    let reduced = reduced_axes(g)?.ok_or_else(unknown_axes)?;
+    let Some(reduced) = reduced_axes(g)? else {
+        let shape = g.shape(g.input(0))?;
+        let (rank, axes) = axes(g, shape)?;
+        let (first, step) = (g.int(0)?, g.int(1)?);
+        let (all, ones) = (g.op("Range", &[first, rank, step])?, g.op("OnesLike", &[axes])?);
+        let kept = g.op("DynamicStitch", &[all, axes, shape, ones])?;
+        return g.reshape(tensor, kept);
+    };
     if let Some(shape) = g.shape_of(g.input(0)).complete() {
         let kept: Vec<i64> = shape.iter().zip(reduced).map(|(dim, reduced)| if reduced { 1 } else { *dim as i64 }).collect();
         let kept = g.ints(&kept)?;

@@ -1,5 +1,7 @@
 //! Reads and runs cases of placement: see `data/placer.txt`.
 
+use std::sync::Arc;
+
 use plimsoll_base::{DataType, Error};
 use plimsoll_device::{DeviceKind, DeviceName, DeviceSpec, InstructionSet};
 use plimsoll_graph::id::Id;
@@ -101,7 +103,7 @@ impl Run<'_> {
     }
 
     fn run(&self) -> Vec<String> {
-        let registry = self.cases.registry();
+        let registry = Arc::new(self.cases.registry());
         let is_node = |line: &&String| line.contains(" = ") && !line.starts_with("=>");
         let parsed: Vec<(NodeDef, Option<String>)> =
             self.lines.iter().filter(is_node).map(|line| parse_node(line, registry.table())).collect();
@@ -110,7 +112,7 @@ impl Run<'_> {
         let library = Library { functions, ..Library::default() };
         let graph = Graph::resolve(GraphDef { nodes, library, ..GraphDef::default() }, registry.table()).unwrap();
         let is_inlined = self.lines.iter().any(|line| line == "inlined");
-        let inlined = is_inlined.then(|| plimsoll_plan::inline(&graph, registry.table()).unwrap());
+        let inlined = is_inlined.then(|| plimsoll_plan::inline(&graph, &registry).unwrap());
         let (graph, calls) = inlined.map_or((graph, Default::default()), |inlined| (inlined.graph, inlined.calls));
         let devices = self.devices();
         let mut options = PlaceOptions { log: true, calls: calls.into(), ..PlaceOptions::new(self.soft) };

@@ -1,5 +1,7 @@
 //! Graphs of functions that were not made by a friend: calls that lie deep in each other, that multiply, that go in circles.
 
+mod gradients;
+
 use std::sync::Arc;
 
 use plimsoll_base::{Code, DataType, Error};
