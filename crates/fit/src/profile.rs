@@ -1,5 +1,7 @@
 //! The bytes at each position of a schedule, in blocks of positions.
 
+use std::ops::Range;
+
 use crate::graph::Key;
 
 /// A block of more positions is cut into two.
@@ -21,6 +23,26 @@ impl Block {
     fn refresh(&mut self, budget: i64) -> i128 {
         self.most = self.bytes.iter().copied().max().unwrap_or(i64::MIN / 2);
         self.recount(budget)
+    }
+
+    /// Adds bytes to some positions. Returns the change of what is over the budget. The others are looked at only where the most may have been
+    /// one of these.
+    fn add(&mut self, range: Range<usize>, bytes: i64, budget: i64) -> i128 {
+        let (line, before) = (budget - self.added, self.over);
+        let (mut was, mut is) = (i64::MIN / 2, i64::MIN / 2);
+        for other in &mut self.bytes[range] {
+            was = was.max(*other);
+            self.over -= (*other - line).max(0);
+            *other += bytes;
+            self.over += (*other - line).max(0);
+            is = is.max(*other);
+        }
+        if bytes > 0 || was < self.most {
+            self.most = self.most.max(is);
+        } else {
+            self.most = self.bytes.iter().copied().max().unwrap_or(i64::MIN / 2);
+        }
+        i128::from(self.over - before)
     }
 
     /// The change of what is over the budget. A block has few positions: their bytes together can be counted.
@@ -176,10 +198,7 @@ impl Profile {
                 continue;
             }
             let range = block.keys.partition_point(|key| *key < from)..block.keys.partition_point(|key| *key < to);
-            for other in &mut block.bytes[range] {
-                *other += bytes;
-            }
-            self.over += block.refresh(self.budget);
+            self.over += block.add(range, bytes, self.budget);
         }
     }
 

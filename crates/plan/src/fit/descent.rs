@@ -1,9 +1,9 @@
 //! The descent of one device: schedules with ever lower peaks and no better times.
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 use plimsoll_base::{Bytes, Result};
-use plimsoll_fit::{Problem, State};
+use plimsoll_fit::{Slow, State};
 use plimsoll_graph::NodeId;
 use plimsoll_graph::id::Id;
 
@@ -56,7 +56,7 @@ pub(super) struct Descent<'a> {
 struct Base {
     lir: Lir,
     /// The schedules of its loops' bodies.
-    bodies: Rc<Bodies>,
+    bodies: Arc<Bodies>,
     /// The values of which masks are kept in their place, each with the bytes of the mask.
     masks: Vec<(NodeId, Bytes)>,
     /// The chains in parts, each with the number of parts.
@@ -66,10 +66,36 @@ struct Base {
 }
 
 impl Base {
-    fn new(request: &Request<'_>, device: DeviceId, lir: Lir, bodies: &Rc<Bodies>) -> Base {
+    fn new(request: &Request<'_>, device: DeviceId, lir: Lir, bodies: &Arc<Bodies>) -> Base {
         let uncounted = problem::uncounted(request, &lir, device);
-        Base { lir, bodies: Rc::clone(bodies), masks: Vec::new(), parts: Vec::new(), uncounted }
+        Base { lir, bodies: Arc::clone(bodies), masks: Vec::new(), parts: Vec::new(), uncounted }
     }
+
+    /// Its schedules with lower and lower peaks.
+    fn states(&self, request: &Request<'_>, device: DeviceId, slow: Option<Slow>, is_file: bool) -> Vec<State> {
+        let mut problem = problem::problem(request, &self.lir, device, slow, &self.bodies);
+        let is_own: Vec<bool> = self.lir.all().map(|(_, work)| work.device == device).collect();
+        let effort = effort(is_own.iter().filter(|is_own| **is_own).count());
+        let mut states = part::descend(request, &problem, &is_own, effort);
+        if is_file && problem.slow.take().is_some() {
+            // A file is slow, and buffers of moves are live a little longer than the search knows: also those that move nothing.
+            states.extend(part::descend(request, &problem, &is_own, effort));
+        }
+        states
+    }
+}
+
+/// What searches find, in their order. Each has a thread, where the system has one for it: none knows of the others.
+fn side_by_side<T: Send>(searches: &[impl Fn() -> T + Sync]) -> Vec<T> {
+    let Some((first, others)) = searches.split_first() else { return Vec::new() };
+    std::thread::scope(|scope| {
+        let others: Vec<_> = others.iter().map(|search| (search, std::thread::Builder::new().spawn_scoped(scope, search))).collect();
+        let found = others.into_iter().map(|(search, thread)| match thread {
+            Ok(thread) => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+            Err(_) => search(),
+        });
+        std::iter::once(first()).chain(found).collect()
+    })
 }
 
 impl<'a> Descent<'a> {
@@ -79,7 +105,7 @@ impl<'a> Descent<'a> {
         let (away, taken) = (Away::of(request, device), arenas(request, &lir));
         let room = |at: DeviceId| most[at.index()].map_or(Bytes(u64::MAX / 2), |most| most - taken[at.index()]);
         let slow = away.slow.map(|slow| slow.for_search(request, device, room(slow.device))).filter(|slow| slow.bytes > 0);
-        let bodies = Rc::new(Bodies::new(request, &lir, device, taken[device.index()])?);
+        let bodies = Arc::new(Bodies::new(request, &lir, device, taken[device.index()])?);
         let ordered = ordered(request, &lir, device);
         let masked = with_masks(request, ordered.as_ref().unwrap_or(&lir), device, taken[device.index()])?;
         let is_file = away.slow.is_some_and(|slow| !request.devices[slow.device.index()].kind.computes());
@@ -90,21 +116,12 @@ impl<'a> Descent<'a> {
         // Of what came last: with masks, where there are some.
         let last = bases.len() - 1;
         for WithParts { lir, parts, works } in with_parts(request, &bases[last].lir, device, taken[device.index()])? {
-            let bodies = Rc::new(bodies.renumbered(&works));
+            let bodies = Arc::new(bodies.renumbered(&works));
             bases.push(Base { masks: bases[last].masks.clone(), parts, ..Base::new(request, device, lir, &bodies) });
         }
-        let mut states: Vec<(usize, State)> = Vec::new();
-        for (base, Base { lir, bodies, .. }) in bases.iter().enumerate().skip(searched) {
-            let mut problem = problem::problem(request, lir, device, slow.clone(), bodies);
-            let is_own: Vec<bool> = lir.all().map(|(_, work)| work.device == device).collect();
-            let effort = effort(is_own.iter().filter(|is_own| **is_own).count());
-            let descend = |problem: &Problem| part::descend(request, problem, &is_own, effort);
-            states.extend(descend(&problem).into_iter().map(|state| (base, state)));
-            if is_file && problem.slow.take().is_some() {
-                // A file is slow, and buffers of moves are live a little longer than the search knows: also those that move nothing.
-                states.extend(descend(&problem).into_iter().map(|state| (base, state)));
-            }
-        }
+        let searches: Vec<_> = bases[searched..].iter().map(|base| || base.states(request, device, slow.clone(), is_file)).collect();
+        let found = (searched..).zip(side_by_side(&searches));
+        let mut states: Vec<(usize, State)> = found.flat_map(|(base, states)| states.into_iter().map(move |state| (base, state))).collect();
         if bases.len() > 1 || is_file {
             states.sort_by(|(_, one), (_, other)| one.seconds.total_cmp(&other.seconds).then(other.peak.cmp(&one.peak)));
             states.dedup();
