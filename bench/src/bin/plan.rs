@@ -54,7 +54,7 @@ fn main() -> plimsoll::Result<()> {
     if counts.is_empty() {
         counts = vec![10_000, 100_000, 1_000_000];
     }
-    let registry = Registry::standard(Arc::new(CpuKernels));
+    let registry = Arc::new(Registry::standard(Arc::new(CpuKernels)));
     let devices = [0, 1].map(|index| DeviceSpec::cpu(index, None, 1, InstructionSet::Baseline));
     println!(
         "{:14} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8}",
@@ -72,7 +72,7 @@ fn main() -> plimsoll::Result<()> {
             let library = Functions { functions, ..Functions::default() };
             let graph = Graph::resolve(GraphDef { nodes, library, ..GraphDef::default() }, registry.table())?;
             note(&mut times);
-            let graph = inline(&graph, registry.table())?.graph;
+            let graph = inline(&graph, &registry)?.graph;
             note(&mut times);
             let placement = place(&graph, &registry, &devices, &PlaceOptions::new(true))?;
             note(&mut times);

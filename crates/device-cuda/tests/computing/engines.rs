@@ -75,6 +75,18 @@ fn line(Engine { name, is_deterministic, uses_tensor_cores, is_compiled, .. }: &
     line
 }
 
+/// Compares what cuDNN says with what that version said before: a table of that name.
+fn is_recorded(planner: &Planner, name: &str, said: &str) {
+    let place = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("data/cudnn/h100_{}{name}.txt", planner.version()));
+    if std::env::var_os("PLIMSOLL_BLESS").is_some() {
+        std::fs::write(&place, said).unwrap();
+    }
+    match std::fs::read_to_string(&place) {
+        Ok(recorded) => assert_eq!(said, recorded, "{} says otherwise", place.display()),
+        Err(_) => eprintln!("skipped: there is no table of cuDNN {} (PLIMSOLL_BLESS=1 writes it)", planner.version()),
+    }
+}
+
 /// The planner, where cuDNN is installed.
 fn planner() -> Option<Planner> {
     match Planner::find(&Environment::of(std::env::vars())) {
@@ -112,14 +124,7 @@ fn convolutions_have_engines_without_a_card() {
     let refused: Vec<&str> = first.lines().filter(|line| !is_fine(line)).collect();
     assert!(refused.is_empty(), "cuDNN {} refuses graphs:\n{}", planner.version(), refused.join("\n"));
     let edition = if planner.compiles_all() { "_jit" } else { "" };
-    let place = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("data/cudnn/h100_{}{edition}.txt", planner.version()));
-    if std::env::var_os("PLIMSOLL_BLESS").is_some() {
-        std::fs::write(&place, &first).unwrap();
-    }
-    match std::fs::read_to_string(&place) {
-        Ok(recorded) => assert_eq!(first, recorded, "{} says otherwise", place.display()),
-        Err(_) => eprintln!("skipped: there is no table of cuDNN {} (PLIMSOLL_BLESS=1 writes it)", planner.version()),
-    }
+    is_recorded(&planner, edition, &first);
 }
 
 /// Engines that the limits allow are found again by their names, with the same workspace.
@@ -191,14 +196,7 @@ fn products_have_engines_without_a_card() {
     let said = products(&planner);
     let by_kernels: Vec<&str> = said.lines().filter(|line| line.ends_with(": cuda")).collect();
     assert!(by_kernels.is_empty(), "cuDNN {} has no engines for\n{}", planner.version(), by_kernels.join("\n"));
-    let place = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("data/cudnn/h100_{}_products.txt", planner.version()));
-    if std::env::var_os("PLIMSOLL_BLESS").is_some() {
-        std::fs::write(&place, &said).unwrap();
-    }
-    match std::fs::read_to_string(&place) {
-        Ok(table) => assert_eq!(said, table, "{} says otherwise", place.display()),
-        Err(_) => eprintln!("there is no table of cuDNN {} yet:\n{said}", planner.version()),
-    }
+    is_recorded(&planner, "_products", &said);
 }
 
 #[test]

@@ -64,6 +64,8 @@ struct Maker<'a> {
     made: Vec<FunctionDef>,
     /// The names of all functions.
     names: HashSet<String>,
+    /// By function: how many names of gradients were tried.
+    numbers: HashMap<String, u64>,
     /// The nodes of all that were made.
     nodes: u64,
 }
@@ -82,7 +84,7 @@ impl<'a> Maker<'a> {
         let names = library.functions.iter().map(|function| function.signature.name.clone()).collect();
         let given = library.gradients.iter().rev().map(|(function, gradient)| (function.as_str(), gradient.as_str())).collect();
         let (functions, known, made) = (Functions::of(library), HashMap::new(), Vec::new());
-        Maker { registry, functions, given, known, known_bytes: 0, made, names, nodes: 0 }
+        Maker { registry, functions, given, known, known_bytes: 0, made, names, numbers: HashMap::new(), nodes: 0 }
     }
 
     /// Puts a call in the place of a SymbolicGradient, or the reason why there is none.
@@ -168,10 +170,17 @@ impl<'a> Maker<'a> {
 
     /// A name that no function has.
     fn name(&mut self, function: &str) -> String {
-        let wanted = format!("gradient of {function}");
-        let others = (2..).map(|number| format!("{wanted} ({number})"));
-        let mut names = std::iter::once(wanted.clone()).chain(others);
-        names.find(|name| self.names.insert(name.clone())).unwrap_or(wanted)
+        let number = self.numbers.entry(function.to_string()).or_insert(0);
+        loop {
+            *number += 1;
+            let name = match *number {
+                1 => format!("gradient of {function}"),
+                _ => format!("gradient of {function} ({number})"),
+            };
+            if self.names.insert(name.clone()) {
+                return name;
+            }
+        }
     }
 
     fn body(&self, function: &'a FunctionDef, func: &FuncRef, mut nodes: IdVec<NodeId, Node>) -> Result<Flat> {

@@ -112,8 +112,8 @@ impl<'a> Chains<'a> {
         Some(Divided { variant: fastest(&request)?, request: Arc::new(request), cut, sums })
     }
 
-    /// Units one behind another in so many parts: one work with the results of the last one. Its waits are those of `root`, the last unit's
-    /// last work, and it stands where that does. None where their rows cannot be divided so, or where another than the last one sums over them.
+    /// Units one behind another in so many parts: one work with the results of the last one. Where it stands and what it waits for, its caller
+    /// says. None where their rows cannot be divided so, or where another than the last one sums over them.
     pub fn work(&self, units: &[usize], count: u64) -> Option<Work> {
         let last = &self.units.all[*units.last()?];
         let root = &self.lir.works[*last.works.last()?];
