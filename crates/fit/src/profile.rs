@@ -226,3 +226,44 @@ impl Profile {
         self.blocks.iter().flat_map(|block| block.keys.iter().zip(&block.bytes).map(|(key, bytes)| (*key, bytes + block.added)))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn a_profile_is_a_map_of_positions(
+            changes in prop::collection::vec((0u8..4, 0u64..600, 0u64..600, -40i64..40), 1..400), budget in -20i64..80, count in 1u64..300
+        ) {
+            let mut map: BTreeMap<Key, i64> = (0..count).map(|at| (2 * at, (at % 7) as i64)).collect();
+            let all: Vec<(Key, i64)> = map.iter().map(|(key, bytes)| (*key, *bytes)).collect();
+            let mut profile = Profile::new(&all, budget);
+            for (what, one, other, bytes) in changes {
+                match what {
+                    0 if !map.contains_key(&one) => {
+                        map.insert(one, bytes);
+                        profile.insert(one, bytes);
+                    }
+                    1 => {
+                        map.remove(&one);
+                        profile.remove(one);
+                    }
+                    _ => {
+                        let (from, to) = (one.min(other), one.max(other));
+                        map.range_mut(from..to).for_each(|(_, at)| *at += bytes);
+                        profile.add(from, to, bytes);
+                    }
+                }
+                let over: i64 = map.values().map(|at| (at - budget).max(0)).sum();
+                prop_assert_eq!(profile.over(), i128::from(over));
+                prop_assert_eq!(profile.peak(), map.values().copied().max().unwrap_or(0));
+            }
+            prop_assert_eq!(profile.positions().collect::<Vec<_>>(), map.into_iter().collect::<Vec<_>>());
+        }
+    }
+}
