@@ -250,6 +250,7 @@ pub unsafe extern "C" fn cuStreamCreate(place: *mut Opaque, _flags: c_uint) -> S
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuStreamCreateWithPriority(place: *mut Opaque, _flags: c_uint, _priority: c_int) -> Status {
+    note("cuStreamCreateWithPriority");
     // SAFETY: the caller's promise.
     with(|state| state.make_stream().and_then(|made| unsafe { put(place, made) }))
 }

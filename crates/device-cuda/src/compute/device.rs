@@ -1,6 +1,6 @@
 //! A logical device on an NVIDIA card.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use plimsoll_base::{Bytes, Error, Result};
 use plimsoll_device::{Device, DeviceSpec, Executable, Library, Program, Threads, Work};
@@ -16,7 +16,7 @@ use super::words::Words;
 use crate::driver::Stream;
 use crate::source::{ALIGNMENT, CudaSource};
 
-/// A logical device on an NVIDIA card: a line, and a stream.
+/// A logical device on an NVIDIA card: a line, and a stream; another one for copies beside the works of a plan, once there are some.
 pub struct CudaDevice {
     spec: DeviceSpec,
     library: Arc<dyn CudaSource>,
@@ -24,6 +24,7 @@ pub struct CudaDevice {
     memory: CudaMemory,
     threads: Arc<Threads<Job>>,
     shared: Arc<Shared>,
+    beside: OnceLock<Arc<Shared>>,
     card: Arc<CudaCard>,
 }
 
@@ -65,11 +66,25 @@ impl CudaDevice {
         }
         let memory = CudaMemory::new(&context, &ledger);
         let shared = Arc::new(Shared { context, stream, words, graphs: GraphRoom::new(graphs.taken), at_once: graphs.at_once });
-        let threads = Threads::new("plimsoll-cuda", {
-            let shared = shared.clone();
-            move |job| perform(&shared, job)
-        });
-        Ok(CudaDevice { spec, library, ledger, memory, threads, shared, card: card.clone() })
+        let threads = Threads::new("plimsoll-cuda", perform);
+        Ok(CudaDevice { spec, library, ledger, memory, threads, shared, beside: OnceLock::new(), card: card.clone() })
+    }
+
+    /// What a queue of this program has: one of copies alone has a stream of its own, so that they run beside the device's works.
+    fn shared_for(&self, program: &Program) -> Result<Arc<Shared>> {
+        if program.commands.is_empty() || !program.commands.iter().all(|command| matches!(command.work, Work::Copy)) {
+            return Ok(self.shared.clone());
+        }
+        if let Some(beside) = self.beside.get() {
+            return Ok(beside.clone());
+        }
+        let Shared { context, words, graphs, at_once, .. } = &*self.shared;
+        let priority = self.spec.card.as_ref().map_or(0, |card| card.priority);
+        let stream = context.enter().and_then(|()| Stream::new(&context.driver, priority));
+        let stream = stream.map_err(|trouble| context.error("there is no stream for copies", trouble))?;
+        let shared = Shared { context: context.clone(), stream, words: words.clone(), graphs: graphs.clone(), at_once: *at_once };
+        // Of two threads that come here at once, one makes the stream of both.
+        Ok(self.beside.get_or_init(|| Arc::new(shared)).clone())
     }
 }
 
@@ -98,7 +113,8 @@ impl Device for CudaDevice {
             return Err(named(Error::unimplemented(format!("{} reaches outside of the memory of a card", command.label))));
         }
         let loaded = Loaded::new(&self.card, queue, &program, &self.spec, &*self.library).map_err(named)?;
-        Ok(Box::new(CudaExecutable { loaded: Arc::new(loaded), shared: self.shared.clone(), threads: self.threads.clone() }))
+        let shared = self.shared_for(&program).map_err(named)?;
+        Ok(Box::new(CudaExecutable { loaded: Arc::new(loaded), shared, threads: self.threads.clone() }))
     }
 }
 

@@ -21,6 +21,7 @@ pub(super) struct CudaExecutable {
 /// A queue of a run to be run.
 pub(super) struct Job {
     loaded: Arc<Loaded>,
+    shared: Arc<Shared>,
     run: Arc<Run>,
 }
 
@@ -49,14 +50,15 @@ impl Executable for CudaExecutable {
         if !self.loaded.fits(run, &run.bindings) {
             return refuse(internal("the run does not have the queues and blocks that the program names"));
         }
-        if let Err(message) = self.threads.push(Job { loaded: self.loaded.clone(), run: run.clone() }) {
+        if let Err(message) = self.threads.push(Job { loaded: self.loaded.clone(), shared: self.shared.clone(), run: run.clone() }) {
             refuse(internal(message));
         }
     }
 }
 
 /// Runs a job, on a thread of the device.
-pub(super) fn perform(shared: &Arc<Shared>, Job { loaded, run }: Job) {
+pub(super) fn perform(Job { loaded, shared, run }: Job) {
+    let shared = &shared;
     let make = || State { loaded: loaded.clone(), kept: UnsafeCell::new(Kept::new(shared)), marks: Marks::new(shared) };
     let fail = |fault| run.fail(Failure { queue: loaded.queue, command: 0, fault });
     match run.kept_or(loaded.queue, make).filter(|state| Arc::ptr_eq(&state.loaded, &loaded)) {

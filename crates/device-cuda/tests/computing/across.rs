@@ -15,11 +15,11 @@ use super::rig::Cards;
 
 const ROUNDS: u32 = 10;
 
-fn at(device: u32, round: u32, offset: u64, bytes: u64) -> BufferRef {
+pub fn at(device: u32, round: u32, offset: u64, bytes: u64) -> BufferRef {
     buffer(Place::Arena(device), u64::from(512 * round) + offset, bytes)
 }
 
-fn waits(command: Command, queue: u32, commands: u32) -> Command {
+pub fn waits(command: Command, queue: u32, commands: u32) -> Command {
     Command { waits: vec![Wait { queue, commands }], ..command }
 }
 
