@@ -5,14 +5,14 @@
 //! names the pass after which it is checked. That line of `fit` says the lines of the devices. All others are LIRs. Before and after
 //! each pass its result is verified.
 //!
-//! Soft placement is allowed but where a line says `// without soft placement`. GPU:7 is a card that computes little: see
+//! Links of cards carry 1 MB a second where a line says `// with slow links`. Soft placement is allowed but where a line says `// without soft placement`. GPU:7 is a card that computes little: see
 //! [`Kernels`].
 
 use std::path::Path;
 use std::sync::Arc;
 
 use plimsoll_base::{Bytes, DataType, Error, Result};
-use plimsoll_device::{Cost, Costs, DeviceSpec, Library, Load, Step, StepArg, Variant};
+use plimsoll_device::{CardPart, Cost, Costs, DeviceKind, DeviceSpec, Library, Load, ModelledLink, Step, StepArg, Variant};
 use plimsoll_graph::{Graph, Shape};
 use plimsoll_kernels::CpuKernels;
 use plimsoll_ops::Registry;
@@ -209,7 +209,12 @@ fn fit_computes_again() {
     each("fit", 5, |input, lines| {
         let most = lines.split(' ').map(|line| line.parse().ok().map(Bytes)).collect();
         let lines = Lines { most, ..Lines::default() };
-        let parsed = parse(input, &Kernels).unwrap_or_else(|why| panic!("{why}"));
+        let mut parsed = parse(input, &Kernels).unwrap_or_else(|why| panic!("{why}"));
+        if input.contains("// with slow links") {
+            let cards = parsed.devices.iter_mut().filter(|spec| spec.kind == DeviceKind::Gpu);
+            let link = ModelledLink { bandwidth: 1e6, peers: vec![] };
+            (0..).zip(cards).for_each(|(card, spec)| spec.card = Some(CardPart { card, priority: 0, modelled: Some(link.clone()) }));
+        }
         with_request(&parsed, |request| {
             let request = &Request { lines: &lines, ..*request };
             let mut lir = parsed.lir.clone();

@@ -36,6 +36,7 @@ mod lower;
 mod missing;
 mod need;
 mod order;
+mod overlap;
 mod pack;
 mod partners;
 mod passes;

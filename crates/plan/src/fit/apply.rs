@@ -27,6 +27,13 @@ pub(super) struct Applied {
     pub parts: Vec<(NodeId, u64)>,
 }
 
+impl Applied {
+    /// The works as they are.
+    pub fn unchanged(lir: &Lir) -> Applied {
+        Applied { lir: lir.clone(), recomputed: Vec::new(), offloaded: Vec::new(), masked: Vec::new(), parts: Vec::new() }
+    }
+}
+
 /// The region at hand with the works of a schedule, and its loops with those of their bodies.
 ///
 /// # Errors

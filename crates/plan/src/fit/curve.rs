@@ -1,8 +1,11 @@
 //! The price of memory: for lines between the least and the most that a device can take, the time of a step.
 
+use std::collections::BTreeSet;
+
 use plimsoll_base::{Bytes, Result};
 use plimsoll_graph::id::Id;
 
+use super::apply::Applied;
 use super::away::Away;
 use super::descent::Descent;
 use super::{arenas, settled};
@@ -10,6 +13,7 @@ use crate::Request;
 use crate::evaluate::ends;
 use crate::lir::Lir;
 use crate::live::Live;
+use crate::overlap::overlap;
 use crate::passes::lir_of;
 use crate::plan::DeviceId;
 use crate::report::outside_arena;
@@ -49,13 +53,15 @@ pub fn curve(request: &Request<'_>, device: DeviceId) -> Result<Vec<CurvePoint>>
     let lir = lir_of(request)?;
     let settled = settled(&lir);
     let outside = outside_arena(request, &settled, device).total();
-    let now = arenas(request, &lir);
+    let beside = overlap(&lir, request.devices, &BTreeSet::new());
+    let now = arenas(request, beside.as_ref().unwrap_or(&lir));
     let highest = now[device.index()];
     let mut most: Vec<Option<Bytes>> = now.into_iter().map(Some).collect();
     if let Some(slow) = Away::of(request, device).slow {
         let taken = &mut most[slow.device.index()];
         *taken = slow.room(request, &settled).map(|room| room.max(taken.unwrap_or_default()));
     }
+    let lir = overlap(&lir, request.devices, &BTreeSet::from([device])).unwrap_or(lir);
     let mut descent = Descent::new(request, lir, device, most)?;
     let last = descent.first_below(Bytes::ZERO)?;
     let lowest = descent.bytes(last)?.unwrap_or(highest);
@@ -65,9 +71,14 @@ pub fn curve(request: &Request<'_>, device: DeviceId) -> Result<Vec<CurvePoint>>
         if points.last().is_some_and(|last| last.limit == outside + room) {
             break;
         }
-        let state = descent.first_below(room)?;
-        let applied = descent.schedule(state)?;
-        let peak = outside + descent.bytes(state)?.unwrap_or(highest);
+        let (applied, bytes) = match &beside {
+            Some(beside) if highest <= room => (Applied::unchanged(beside), highest),
+            _ => {
+                let state = descent.first_below(room)?;
+                (descent.schedule(state)?, descent.bytes(state)?.unwrap_or(highest))
+            }
+        };
+        let peak = outside + bytes;
         let (seconds, profile) = profile(&applied.lir, request, device, outside);
         let offloaded = applied.offloaded.iter().map(|(_, bytes)| *bytes).sum();
         let (recomputed, masked, parts) = (applied.recomputed.len(), applied.masked.len(), applied.parts.len());

@@ -199,13 +199,7 @@ impl<'a> Descent<'a> {
     /// INTERNAL where it does not hold.
     pub fn schedule(&self, state: usize) -> Result<Applied> {
         let Some((base, state)) = self.states.get(state) else {
-            return Ok(Applied {
-                lir: self.bases[0].lir.clone(),
-                recomputed: Vec::new(),
-                offloaded: Vec::new(),
-                masked: Vec::new(),
-                parts: Vec::new(),
-            });
+            return Ok(Applied::unchanged(&self.bases[0].lir));
         };
         let Base { lir, bodies, masks, parts, .. } = &self.bases[*base];
         let applied = apply::apply(self.request, lir, &state.steps, self.away, bodies)?;

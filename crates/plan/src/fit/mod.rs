@@ -7,6 +7,9 @@
 //! under the line once it is packed is taken. So a lower line never gives a higher peak nor a faster plan. Where none is under the
 //! line, the lowest is taken, and its peak is the least limit.
 //!
+//! Copies of cards run beside their works ([`mod@crate::overlap`]) where all devices have the room; else those of devices that have not are among
+//! the works, from which the descent begins.
+//!
 //! A second list has masks in the place of values that are read late for one thing only, and a third has works in parts. All are one descent:
 //! of schedules that fit, the fastest is taken.
 //!
@@ -29,7 +32,7 @@ mod masks;
 mod part;
 mod problem;
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
 use plimsoll_base::{Bytes, Result};
@@ -46,6 +49,7 @@ pub use self::found::Searches;
 use crate::Request;
 use crate::lir::Lir;
 use crate::live::Live;
+use crate::overlap::overlap;
 use crate::pack::settle_constants;
 use crate::plan::DeviceId;
 use crate::report::outside_arena;
@@ -114,14 +118,30 @@ impl Lines {
 /// # Errors
 /// INTERNAL where a schedule of the search does not hold.
 pub(crate) fn fit(request: &Request<'_>, lir: Lir) -> Result<(Lir, Option<Fitting>)> {
+    let with_copies_beside = |kept: &BTreeSet<DeviceId>| overlap(&lir, request.devices, kept).unwrap_or_else(|| lir.clone());
+    let mut kept = BTreeSet::new();
+    let mut now = with_copies_beside(&kept);
     if request.lines.most.iter().all(Option::is_none) {
-        return Ok((lir, None));
+        return Ok((now, None));
     }
     let settled = settled(&lir);
     let rooms: Vec<Option<Bytes>> =
         (0..request.devices.len()).map(|index| request.lines.room(request, &settled, DeviceId::from_index(index))).collect();
-    let (before, mut lir) = (arenas(request, &lir), lir);
-    let mut fitting: Option<Fitting> = None;
+    let before = arenas(request, &now);
+    // Copies of devices that have no room for it do not run beside their works.
+    loop {
+        let taken = arenas(request, &now);
+        let is_over = |device: &DeviceId| rooms[device.index()].is_some_and(|room| taken[device.index()] > room);
+        let over: Vec<DeviceId> = (0..rooms.len()).map(DeviceId::from_index).filter(is_over).collect();
+        let known = kept.len();
+        kept.extend(over);
+        if kept.len() == known {
+            break;
+        }
+        now = with_copies_beside(&kept);
+    }
+    let mut fitting = (arenas(request, &now) != before).then(|| Fitting { unfitted: before.clone(), ..Fitting::default() });
+    let mut lir = now;
     for (index, room) in rooms.iter().enumerate() {
         let Some(room) = *room else { continue };
         let now = arenas(request, &lir);

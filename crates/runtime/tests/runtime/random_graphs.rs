@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use plimsoll_base::{Bytes, DataType};
 use plimsoll_cards::Options;
-use plimsoll_device::{Device, DeviceKind, DeviceName, DeviceSpec};
+use plimsoll_device::{CardPart, Device, DeviceKind, DeviceName, DeviceSpec, ModelledLink};
 use plimsoll_device_cpu::{CpuDevice, CpuPool};
 use plimsoll_device_sim::SimDevice;
 use plimsoll_graph::{AttrValue, Graph, HostTensor, NodeId, Output, PartialShape, Shape};
@@ -286,9 +286,11 @@ pub fn guarded(options: &Options) -> Devices {
     Devices::with(devices, options).unwrap()
 }
 
-/// A simulated card without a line.
+/// A simulated card without a line. Its link is slow: copies pay beside its works.
 fn card(index: u32, cpu: &DeviceSpec) -> Arc<dyn Device> {
-    let spec = DeviceSpec { name: DeviceName::local("GPU", index), kind: DeviceKind::Gpu, ..cpu.clone() };
+    let link = ModelledLink { bandwidth: 1e5, peers: vec![] };
+    let part = CardPart { card: index, priority: 0, modelled: Some(link) };
+    let spec = DeviceSpec { name: DeviceName::local("GPU", index), kind: DeviceKind::Gpu, card: Some(part), ..cpu.clone() };
     let ledger = Ledger::new(spec.name.to_string(), None);
     Arc::new(SimDevice::new(spec, ledger, Arc::new(CpuKernels)).unwrap())
 }

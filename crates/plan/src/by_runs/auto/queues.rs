@@ -1,7 +1,7 @@
 //! Rates an assignment: the queues of the devices, run on paper, and the bytes that are live.
 //!
 //! Queues take works in their order, as [`crate::Plan::on_the_clock`] says: devices of one card share its processors and its link, and
-//! the processors' devices share theirs. A copy is in the queue of the card that carries it.
+//! the processors' devices share theirs. A copy is in the queue of the card that carries it, or beside its works ([`overlap`]).
 
 use plimsoll_device::{DeviceKind, DeviceSpec};
 use plimsoll_placer::{Choices, Device, Model, Rating};
@@ -10,6 +10,7 @@ use super::super::{Least, Objective};
 use super::bounds::{Bounds, least};
 use super::moments::{Moment, NEVER, Readers, Times};
 use super::problem::{Place, Problem};
+use crate::overlap;
 
 /// Seconds that no step takes.
 const NO_ROOM: f64 = 1e9;
@@ -154,12 +155,18 @@ impl<'a> Queues<'a> {
         let carrier = if self.is_card[from] && !self.is_card[to] { from } else { to };
         let leaves = self.cards[from] != self.cards[to];
         let engine = if leaves { self.engines[carrier].1 } else { self.engines[carrier].0 };
-        let start = self.now.queue[carrier].max(self.now.engine[engine]).max(self.made(value));
         let seconds = self.problem.copy(value, from, to);
+        // A copy of a card that takes its time runs beside its works.
+        let is_beside = leaves && self.is_card[carrier] && seconds >= overlap::LEAST;
+        let queue = if is_beside { 0.0 } else { self.now.queue[carrier] };
+        let start = queue.max(self.now.engine[engine]).max(self.made(value));
         let end = start + seconds;
         if let Some(work) = work {
             self.now.busy[engine] += seconds;
-            (self.now.queue[carrier], self.now.engine[engine]) = (end, end);
+            self.now.engine[engine] = end;
+            if !is_beside {
+                self.now.queue[carrier] = end;
+            }
             self.times.set(slot, work, end);
         }
         end
