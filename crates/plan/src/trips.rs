@@ -1,4 +1,5 @@
-//! How often loops run at most, where their conditions count: `i < n` for an `i` that grows by the same number in each iteration.
+//! How often loops run at most, where their conditions count: `i < n` for an `i` that grows by the same number in each iteration, or an `n`
+//! that falls so.
 
 use plimsoll_graph::{Graph, IdVec, NodeId, Output};
 use plimsoll_ops::Fact;
@@ -88,10 +89,10 @@ impl Counted<'_> {
                 ("LogicalAnd", [a, b]) => open.extend([*a, *b]),
                 ("Identity" | "ToBool", [input, ..]) => open.push(*input),
                 ("Less", [i, n]) | ("Greater", [n, i]) => {
-                    best = Some(better(best, self.trips(*i, *n, 0)));
+                    best = Some(better(best, self.trips_down(*n, *i, 0).unwrap_or_else(|| self.trips(*i, *n, 0))));
                 }
                 ("LessEqual", [i, n]) | ("GreaterEqual", [n, i]) => {
-                    best = Some(better(best, self.trips(*i, *n, 1)));
+                    best = Some(better(best, self.trips_down(*n, *i, 1).unwrap_or_else(|| self.trips(*i, *n, 1))));
                 }
                 _ => best = Some(better(best, Most::Open)),
             }
@@ -113,6 +114,25 @@ impl Counted<'_> {
                 u64::try_from(trips).map_or(Most::Open, |trips| Most::Known { trips, exactly: true })
             }
             None => Most::Said(n),
+        }
+    }
+
+    /// How often a loop runs that ends where `n` has fallen to `i`, or below it by `more`. None where that is not known.
+    fn trips_down(&self, n: Output, i: Output, more: i128) -> Option<Most> {
+        let round = self.round(n)?;
+        let (first, step) = (self.int(round.first)?, self.step_down(round.merge, round.next)?);
+        let i = self.origin(i);
+        let last = self.int(i).filter(|_| self.frame.rounds.iter().all(|round| round.merge != i.node))?;
+        let trips = (first + more - last + step - 1).div_euclid(step).max(0);
+        u64::try_from(trips).ok().map(|trips| Most::Known { trips, exactly: true })
+    }
+
+    /// By how much what goes round is smaller in the next iteration: the same number each time, more than 0.
+    fn step_down(&self, merge: NodeId, next: NodeId) -> Option<i128> {
+        let difference = self.graph.node(self.origin(*self.graph.node(next).inputs.first()?).node);
+        match (difference.op.as_str(), &difference.inputs[..]) {
+            ("Sub", [a, b]) if self.origin(*a).node == merge => self.int(*b).filter(|step| *step > 0),
+            _ => None,
         }
     }
 
