@@ -227,16 +227,28 @@ impl Block {
         }
     }
 
-    /// Of what a loop writes, only what was there before, too, is there for sure: bytes that were written together then.
+    /// Of what a loop writes, only what was there before, too, is there for sure: bytes that were written together then, or in slices.
     fn keep_what(&mut self, before: Option<&Block>, place: Place, members: &[Member]) {
         let is_there = |begin: u64, end: u64| match before {
-            Some(before) => before.0.get(&begin).is_some_and(|range| range.is_whole && range.is_sure && range.end == end),
+            Some(before) => before.has(begin, end),
             // No command had been at the block.
             None => !matches!(place, Place::Arena(_) | Place::Fetch(_)),
         };
         let is_within = |touch: &Touch| members.iter().any(|member| member.has(touch.slot));
         let of_loop = self.0.iter_mut().filter(|(_, range)| range.writer.as_ref().is_some_and(is_within));
         of_loop.for_each(|(begin, range)| range.is_sure &= is_there(*begin, range.end));
+    }
+
+    /// Whether these bytes are there for sure: written together, or in slices one behind another.
+    fn has(&self, begin: u64, end: u64) -> bool {
+        let mut at = begin;
+        for (from, range) in self.0.range(begin..end) {
+            if *from != at || !range.is_whole || !range.is_sure {
+                return false;
+            }
+            at = range.end;
+        }
+        at == end
     }
 
     /// Where the bytes begin that were written with the one at `from`; there, if that was not written.
