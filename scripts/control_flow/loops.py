@@ -114,6 +114,32 @@ def while_gradient():
     return False
 
 
+def waves(*shape):
+    return (np.sin(np.arange(np.prod(shape)) * 0.37).reshape(shape) * 0.5).astype(np.float32)
+
+
+@looped([({"x:0": waves(16, 11, 8) * scale}, ["g:0", "h:0"], ["train"]) for scale in np.float32([1, -2])] + read("u_now:0"))
+def lstm_gradient():
+    """the training of a recurrent layer, eleven steps of 16 x 32 numbers: lists that a later loop reads in reverse, of a variable that changes behind it"""
+    x, w = floats(shape=(16, 11, 8)), tf.constant(waves(8, 128))
+    u = variable("u", waves(32, 128) * 0.25)
+    init()
+    inputs = tf.TensorArray(tf.float32, 11).unstack(tf.reshape(tf.matmul(tf.reshape(tf.transpose(x, [1, 0, 2]), [-1, 8]), w), [11, 16, 128]))
+
+    def step(time, h, c):
+        i, f, g, o = tf.split(inputs.read(time) + tf.matmul(h, u.read_value()), 4, 1)
+        c = tf.sigmoid(f) * c + tf.sigmoid(i) * tf.tanh(g)
+        return time + 1, tf.sigmoid(o) * tf.tanh(c), c
+    _, h, _ = tf1.while_loop(lambda time, *_: time < 11, step, (0, tf.zeros([16, 32]), tf.zeros([16, 32])), maximum_iterations=11)
+    loss = tf.reduce_sum(h * h)
+    change, by_x = tf1.gradients(loss, [u, x])
+    tf.group(u.assign_sub(change * 0.125), name="train")
+    tf.reduce_sum(by_x, 1, name="g")
+    tf.reduce_sum(h, 0, name="h")
+    tf.identity(u.read_value()[0], "u_now")
+    return True
+
+
 @case(counts("g:0", "y:0"))
 def while_condition_gradient():
     """the gradient of a condition in a loop: what a side computes is kept where it ran"""

@@ -59,6 +59,7 @@ fn model(model: &Model, names: &mut Names, operations: &mut Words) -> Json {
             "offloaded": fitting.offloaded.0,
             "masked": fitting.masked,
             "parts": fitting.parts,
+            "segments": fitting.segments,
             "saved": fitting.saved.0,
         })),
         "curves": model.curves.iter().map(curve).collect::<Vec<_>>(),
@@ -183,6 +184,7 @@ fn curve(curve: &Curve) -> Json {
         "offloaded": column(&curve.points, |point| point.offloaded.0),
         "masked": column(&curve.points, |point| point.masked),
         "parts": column(&curve.points, |point| point.parts),
+        "segments": column(&curve.points, |point| point.segments),
         "profile": column(&curve.points, profile),
     })
 }

@@ -1447,7 +1447,7 @@ function shared(state) {
 function fitCard(model, states) {
   const cards = [];
   if (model.fitting) {
-    const { recomputed, offloaded, masked, parts, saved } = model.fitting;
+    const { recomputed, offloaded, masked, parts, segments, saved } = model.fitting;
     const counts = new Map();
     recomputed.forEach((name) => counts.set(name, (counts.get(name) || 0) + 1));
     const list = make(
@@ -1467,6 +1467,7 @@ function fitCard(model, states) {
             (offloaded > 0 ? ` and ${size(offloaded)} wait in slower memory` : "") +
             (masked > 0 ? ` and ${many(masked, "value is", "values are")} kept as masks` : "") +
             (parts > 0 ? ` and ${many(parts, "chain of ops runs", "chains of ops run")} in parts` : "") +
+            (segments > 0 ? ` and ${many(segments, "loop keeps", "loops keep")} the state of every k-th iteration` : "") +
             `, which saves ${size(saved)}.`,
         }),
         recomputed.length ? list : null
@@ -1565,6 +1566,7 @@ function curveCard(model, curve, state) {
       curve.offloaded[index] ? `, ${size(curve.offloaded[index])} wait in slower memory` : "",
       curve.masked[index] ? `, ${many(curve.masked[index], "value is", "values are")} kept as masks` : "",
       curve.parts[index] ? `, ${many(curve.parts[index], "chain of ops runs", "chains of ops run")} in parts` : "",
+      curve.segments[index] ? `, ${many(curve.segments[index], "loop keeps", "loops keep")} the state of every k-th iteration` : "",
       ...(state && index < count - 1 ? [make("br"), "The outline in the picture is what is live then, over a step of its own."] : [])
     );
     if (state) {

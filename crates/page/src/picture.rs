@@ -244,6 +244,8 @@ pub struct Fitting {
     pub masked: usize,
     /// How many chains of operations are done part by part.
     pub parts: usize,
+    /// How many loops keep their state at every k-th iteration in the place of lists.
+    pub segments: usize,
     /// The bytes of arenas that this saves.
     pub saved: Bytes,
 }
@@ -274,6 +276,8 @@ pub struct Point {
     pub masked: usize,
     /// How many chains of operations are done part by part.
     pub parts: usize,
+    /// How many loops keep their state at every k-th iteration in the place of lists.
+    pub segments: usize,
     /// For each command of the device, in order: when it ends, in predicted seconds, and the bytes that are live during it.
     pub profile: Vec<(f64, Bytes)>,
 }

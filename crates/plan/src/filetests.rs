@@ -231,8 +231,9 @@ fn fit_computes_again() {
                     let again = fitting.iter().map(|fitting| format!("again: {}\n", fitting.recomputed.len()));
                     let masks = fitting.iter().flat_map(|fitting| &fitting.masked).map(|(_, bytes)| format!("mask of {bytes}\n"));
                     let parts = fitting.iter().flat_map(|fitting| &fitting.parts).map(|(_, count)| format!("{count} parts\n"));
+                    let segments = fitting.iter().flat_map(|fitting| &fitting.segments).map(|(_, every)| format!("every {every}\n"));
                     let least = floors.iter().map(|floor| format!("at least {}\n", floor.0));
-                    text(request, &lir) + &again.chain(masks).chain(parts).chain(least).collect::<String>()
+                    text(request, &lir) + &again.chain(masks).chain(parts).chain(segments).chain(least).collect::<String>()
                 }
                 Err(error) => format!("error: {error}"),
             }

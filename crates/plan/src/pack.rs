@@ -104,7 +104,7 @@ pub(crate) fn pack(request: &Request<'_>, mut lir: Lir, floors: &[Bytes], fittin
         |(queue, (lane, (arena, addresses))): (u32, (&Lane, (&Arena, &Addresses)))| collected.of_lane((queue, lane), arena, addresses);
     let buffers: Vec<PlanBuffer> = (0..).zip(lanes.iter().zip(arenas.iter().zip(&packed))).flat_map(in_lane).collect();
     let mut loops = lir.regions.values().flat_map(|region| &region.works).filter_map(|id| lir.works[*id].trips());
-    let loops_are_counted = loops.all(|trips| matches!(trips, Trips::Exactly(_)));
+    let loops_are_counted = loops.all(Trips::are_counted);
     note_assignments(&mut lir, &slots, &spans);
     for (index, device) in devices.iter_mut().enumerate() {
         let id = DeviceId::from_index(index);

@@ -32,6 +32,7 @@ impl Plan {
             offloaded: self.offloaded(),
             masked: fitting.masked.len(),
             parts: fitting.parts.len(),
+            segments: fitting.segments.len(),
             saved: fitting.unfitted.iter().zip(self.devices()).map(|(before, device)| *before - device.arena).sum(),
         });
         Model {
@@ -89,6 +90,7 @@ impl Plan {
             offloaded: point.offloaded,
             masked: point.masked,
             parts: point.parts,
+            segments: point.segments,
             profile: point.profile.clone(),
         };
         Some(Curve { need, points: points.iter().map(point).collect() })

@@ -1,6 +1,6 @@
 //! A plan for people: whether it fits, and its peaks.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use plimsoll_base::{Bytes, DataType, Result, column_width, pad_left, pad_right};
@@ -188,6 +188,12 @@ impl Plan {
         parts.iter().filter_map(|(node, count)| self.nodes.get(node).map(|(name, ..)| (name.as_str(), *count)))
     }
 
+    /// For each loop that keeps its state at every k-th iteration, in the place of lists, so that it fits: its node, and k.
+    pub fn segments(&self) -> impl Iterator<Item = (&str, u64)> {
+        let segments = self.fitting().map_or(&[][..], |fitting| &fitting.segments);
+        segments.iter().filter_map(|(node, every)| self.nodes.get(node).map(|(name, ..)| (name.as_str(), *every)))
+    }
+
     /// How it was made to fit, where it was.
     pub fn fitting(&self) -> Option<&Fitting> {
         self.inner.fitting.as_ref()
@@ -341,6 +347,14 @@ impl fmt::Display for Plan {
                 1 => how += " and 1 chain of ops runs in parts",
                 chains => how += &format!(" and {chains} chains of ops run in parts"),
             }
+            let every: BTreeSet<u64> = fitting.segments.iter().map(|(_, every)| *every).collect();
+            if let (Some(least), Some(most)) = (every.first(), every.last()) {
+                let every = if least == most { ordinal(*most) } else { format!("{} to {}", ordinal(*least), ordinal(*most)) };
+                how += &match self.segments().map(|(node, _)| node).collect::<Vec<_>>()[..] {
+                    [node] => format!(" and {node} keeps the state of every {every} iteration"),
+                    _ => format!(" and {} loops keep the state of every {every} iteration", fitting.segments.len()),
+                };
+            }
             writeln!(f, "made to fit: {how}, which saves {saved}")?;
         }
         match self.predicted_seconds() {
@@ -408,6 +422,18 @@ fn bytes_and_size(bytes: Bytes) -> String {
         0..1024 => format!("{} bytes", bytes.0),
         _ => format!("{} bytes ({bytes})", bytes.0),
     }
+}
+
+/// `10th`, `21st`.
+fn ordinal(number: u64) -> String {
+    let ending = match (number % 100, number % 10) {
+        (11..=13, _) => "th",
+        (_, 1) => "st",
+        (_, 2) => "nd",
+        (_, 3) => "rd",
+        _ => "th",
+    };
+    format!("{number}{ending}")
 }
 
 fn duration(seconds: f64) -> String {

@@ -73,7 +73,7 @@ pub fn picture(names: &[String]) -> Picture {
             queues: vec![Queue { need: 0, commands: commands(12) }, Queue { need: 1, commands: commands(2) }],
             seconds: 12e-6,
         }],
-        fitting: Some(Fitting { recomputed: names.to_vec(), offloaded: Bytes(64), masked: 1, parts: 2, saved: Bytes(1024) }),
+        fitting: Some(Fitting { recomputed: names.to_vec(), offloaded: Bytes(64), masked: 1, parts: 2, segments: 1, saved: Bytes(1024) }),
         curves: vec![Curve {
             need: 0,
             points: (0..3)

@@ -25,12 +25,21 @@ pub(super) struct Applied {
     pub masked: Vec<(NodeId, Bytes)>,
     /// The nodes of chains in parts, with the numbers of parts.
     pub parts: Vec<(NodeId, u64)>,
+    /// The nodes of loops in segments, with the lengths of these.
+    pub segments: Vec<(NodeId, u64)>,
 }
 
 impl Applied {
     /// The works as they are.
     pub fn unchanged(lir: &Lir) -> Applied {
-        Applied { lir: lir.clone(), recomputed: Vec::new(), offloaded: Vec::new(), masked: Vec::new(), parts: Vec::new() }
+        Applied {
+            lir: lir.clone(),
+            recomputed: Vec::new(),
+            offloaded: Vec::new(),
+            masked: Vec::new(),
+            parts: Vec::new(),
+            segments: Vec::new(),
+        }
     }
 }
 
@@ -127,5 +136,5 @@ pub(super) fn apply(request: &Request<'_>, before: &Lir, steps: &[Step], away: A
         return Err(Error::internal("a schedule lacks a work"));
     }
     lir.region_mut().works = order;
-    Ok(Applied { lir, recomputed, offloaded, masked: Vec::new(), parts: Vec::new() })
+    Ok(Applied { lir, recomputed, offloaded, masked: Vec::new(), parts: Vec::new(), segments: Vec::new() })
 }

@@ -35,6 +35,8 @@ pub struct CurvePoint {
     pub masked: usize,
     /// How many chains of works are done part by part of their rows.
     pub parts: usize,
+    /// How many loops keep their state at every k-th iteration in the place of lists.
+    pub segments: usize,
     /// For each command of the device, in order: when it ends, in predicted seconds, and the bytes of the device that are live during
     /// it.
     pub profile: Vec<(f64, Bytes)>,
@@ -82,7 +84,8 @@ pub fn curve(request: &Request<'_>, device: DeviceId) -> Result<Vec<CurvePoint>>
         let (seconds, profile) = profile(&applied.lir, request, device, outside);
         let offloaded = applied.offloaded.iter().map(|(_, bytes)| *bytes).sum();
         let (recomputed, masked, parts) = (applied.recomputed.len(), applied.masked.len(), applied.parts.len());
-        points.push(CurvePoint { limit: outside + room, peak, seconds, recomputed, offloaded, masked, parts, profile });
+        let segments = applied.segments.len();
+        points.push(CurvePoint { limit: outside + room, peak, seconds, recomputed, offloaded, masked, parts, segments, profile });
     }
     Ok(points)
 }

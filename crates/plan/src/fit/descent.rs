@@ -12,6 +12,7 @@ use super::away::Away;
 use super::bodies::Bodies;
 use super::in_parts::{WithParts, with_parts};
 use super::masks::{WithMasks, with_masks};
+use super::segments::{WithSegments, with_segments};
 use super::{arenas, packed, part, problem};
 use crate::Request;
 use crate::evaluate::{CLEARLY, evaluate};
@@ -61,6 +62,8 @@ struct Base {
     masks: Vec<(NodeId, Bytes)>,
     /// The chains in parts, each with the number of parts.
     parts: Vec<(NodeId, u64)>,
+    /// The loops in segments, each with the length of these.
+    segments: Vec<(NodeId, u64)>,
     /// So much less than its peak may a schedule take: see [`problem::uncounted`].
     uncounted: u64,
 }
@@ -68,7 +71,7 @@ struct Base {
 impl Base {
     fn new(request: &Request<'_>, device: DeviceId, lir: Lir, bodies: &Arc<Bodies>) -> Base {
         let uncounted = problem::uncounted(request, &lir, device);
-        Base { lir, bodies: Arc::clone(bodies), masks: Vec::new(), parts: Vec::new(), uncounted }
+        Base { lir, bodies: Arc::clone(bodies), masks: Vec::new(), parts: Vec::new(), segments: Vec::new(), uncounted }
     }
 
     /// Its schedules with lower and lower peaks.
@@ -105,19 +108,23 @@ impl<'a> Descent<'a> {
         let (away, taken) = (Away::of(request, device), arenas(request, &lir));
         let room = |at: DeviceId| most[at.index()].map_or(Bytes(u64::MAX / 2), |most| most - taken[at.index()]);
         let slow = away.slow.map(|slow| slow.for_search(request, device, room(slow.device))).filter(|slow| slow.bytes > 0);
-        let bodies = Arc::new(Bodies::new(request, &lir, device, taken[device.index()])?);
-        let ordered = ordered(request, &lir, device);
-        let masked = with_masks(request, ordered.as_ref().unwrap_or(&lir), device, taken[device.index()])?;
+        let arena = taken[device.index()];
         let is_file = away.slow.is_some_and(|slow| !request.devices[slow.device.index()].kind.computes());
+        let in_segments = with_segments(request, &lir, device, arena)?;
+        let bodies = Arc::new(Bodies::new(request, &lir, device, arena)?);
         let mut bases = vec![Base::new(request, device, lir, &bodies)];
-        bases.extend(ordered.map(|lir| Base::new(request, device, lir, &bodies)));
+        bases.extend(ordered(request, &bases[0].lir, device).map(|lir| Base::new(request, device, lir, &bodies)));
         let searched = bases.len() - 1;
-        bases.extend(masked.map(|WithMasks { lir, masks }| Base { masks, ..Base::new(request, device, lir, &bodies) }));
-        // Of what came last: with masks, where there are some.
-        let last = bases.len() - 1;
-        for WithParts { lir, parts, works } in with_parts(request, &bases[last].lir, device, taken[device.index()])? {
-            let bodies = Arc::new(bodies.renumbered(&works));
-            bases.push(Base { masks: bases[last].masks.clone(), parts, ..Base::new(request, device, lir, &bodies) });
+        further(request, device, arena, &mut bases)?;
+        let of_segments = in_segments.len();
+        for (number, WithSegments { lir, segments }) in (1..).zip(in_segments) {
+            let bodies = Arc::new(Bodies::new(request, &lir, device, arena)?);
+            let lir = ordered(request, &lir, device).unwrap_or(lir);
+            bases.push(Base { segments, ..Base::new(request, device, lir, &bodies) });
+            // Of all loops in segments.
+            if number == of_segments {
+                further(request, device, arena, &mut bases)?;
+            }
         }
         let searches: Vec<_> = bases[searched..].iter().map(|base| || base.states(request, device, slow.clone(), is_file)).collect();
         let found = (searched..).zip(side_by_side(&searches));
@@ -201,10 +208,30 @@ impl<'a> Descent<'a> {
         let Some((base, state)) = self.states.get(state) else {
             return Ok(Applied::unchanged(&self.bases[0].lir));
         };
-        let Base { lir, bodies, masks, parts, .. } = &self.bases[*base];
+        let Base { lir, bodies, masks, parts, segments, .. } = &self.bases[*base];
         let applied = apply::apply(self.request, lir, &state.steps, self.away, bodies)?;
-        Ok(Applied { masked: masks.clone(), parts: parts.clone(), ..applied })
+        Ok(Applied { masked: masks.clone(), parts: parts.clone(), segments: segments.clone(), ..applied })
     }
+}
+
+/// Adds what can be made of the last base: with masks, and of what comes last then, in parts.
+///
+/// # Errors
+/// As [`with_masks`] and [`with_parts`].
+fn further(request: &Request<'_>, device: DeviceId, arena: Bytes, bases: &mut Vec<Base>) -> Result<()> {
+    let mut last = bases.len() - 1;
+    if let Some(WithMasks { lir, masks }) = with_masks(request, &bases[last].lir, device, arena)? {
+        let (bodies, segments) = (Arc::clone(&bases[last].bodies), bases[last].segments.clone());
+        bases.push(Base { masks, segments, ..Base::new(request, device, lir, &bodies) });
+        last += 1;
+    }
+    for WithParts { lir, parts, works } in with_parts(request, &bases[last].lir, device, arena)? {
+        let of = &bases[last];
+        let bodies = Arc::new(of.bodies.renumbered(&works));
+        let (masks, segments) = (of.masks.clone(), of.segments.clone());
+        bases.push(Base { masks, parts, segments, ..Base::new(request, device, lir, &bodies) });
+    }
+    Ok(())
 }
 
 /// The works of a device, of the region at hand, in an order with a lower live peak, if one is found that takes no less time and clearly no more.

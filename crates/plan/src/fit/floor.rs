@@ -2,6 +2,8 @@
 //! parts: while a work runs, its operands, its results and its scratch are there. Of a work that may be done in parts, only what is there as
 //! a whole in any case.
 
+use std::collections::HashSet;
+
 use plimsoll_base::{Bytes, Result};
 use plimsoll_graph::IdVec;
 use plimsoll_graph::id::Id;
@@ -9,6 +11,7 @@ use plimsoll_graph::id::Id;
 use super::in_parts::Units;
 use super::masks::question;
 use super::problem::is_here;
+use super::segments;
 use crate::Request;
 use crate::lir::{Lir, RegionId, ValueId, Work, WorkId, WorkKind};
 use crate::live::{pairs, with_others};
@@ -24,7 +27,15 @@ pub(crate) fn floors(request: &Request<'_>, lir: &Lir) -> Result<Vec<Bytes>> {
         .map(|index| {
             let device = DeviceId::from_index(index);
             let units = Units::new(request, lir, device);
-            let of = Floor { request, lir, device, whole: wholes(lir, device, &units)?, units, bodies: Vec::new() };
+            let of = Floor {
+                request,
+                lir,
+                device,
+                whole: wholes(lir, device, &units)?,
+                units,
+                bodies: Vec::new(),
+                without: segments::without(lir, device),
+            };
             of.bytes().map(Bytes)
         })
         .collect()
@@ -50,6 +61,8 @@ struct Floor<'a> {
     whole: IdVec<ValueId, Whole>,
     /// By region that a work holds: its bound.
     bodies: Vec<u64>,
+    /// Lists in whose place a loop may keep its state.
+    without: HashSet<ValueId>,
 }
 
 /// Whether a value is there as a whole, where works are done in parts.
@@ -109,7 +122,7 @@ impl Floor<'_> {
 
     /// What is there of a region while one of its works runs.
     fn while_it_runs(&self, work: &Work, region: RegionId) -> u64 {
-        let is_here = |value: ValueId| is_here(self.lir, value, self.device, region);
+        let is_here = |value: ValueId| self.is_there(value, region);
         let reads = work.reads_once();
         let used = reads.iter().chain(&work.outputs).filter(|value| is_here(**value)).map(|value| self.slot(*value));
         let used = used.fold(0u64, u64::saturating_add);
@@ -132,11 +145,10 @@ impl Floor<'_> {
     fn in_parts(&self, id: WorkId, work: &Work) -> u64 {
         let reads = work.reads_once().into_iter();
         let there = |value: &ValueId| self.whole[*value].is_made || !self.units.reads_slices(id, *value);
-        let operands: Vec<ValueId> =
-            reads.filter(|value| is_here(self.lir, *value, self.device, self.lir.here()) && there(value)).collect();
+        let operands: Vec<ValueId> = reads.filter(|value| self.is_there(*value, self.lir.here()) && there(value)).collect();
         let is_over = |result: ValueId| operands.iter().any(|operand| self.lir.values[*operand].bytes == self.lir.values[result].bytes);
         let is_there = |result: &ValueId| self.whole[*result].is_read || self.whole[*result].is_made;
-        let results = work.outputs.iter().copied().filter(|result| is_there(result) && !is_over(*result));
+        let results = work.outputs.iter().copied().filter(|result| is_there(result) && !is_over(*result) && !self.without.contains(result));
         operands.iter().copied().chain(results).map(|value| self.slot(value)).fold(0, u64::saturating_add)
     }
 
@@ -152,6 +164,11 @@ impl Floor<'_> {
         }
         // The kernel that reads masks may need no scratch.
         Ok(saved.saturating_add(if is_changed { work.scratch() } else { 0 }))
+    }
+
+    /// Whether a value of a region is there in any case.
+    fn is_there(&self, value: ValueId, region: RegionId) -> bool {
+        is_here(self.lir, value, self.device, region) && !self.without.contains(&value)
     }
 
     fn slot(&self, value: ValueId) -> u64 {

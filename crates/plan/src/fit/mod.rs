@@ -14,11 +14,12 @@
 //! of schedules that fit, the fastest is taken.
 //!
 //! A loop is one work with several ways to run, one for each schedule of its body: the body has a descent of its own. A loop that writes
-//! nothing but values of the arena may also run again.
+//! nothing but values of the arena may also run again. Of one whose lists a later loop reads in reverse, the state of every k-th iteration may
+//! be kept in their place: further lists of schedules have such loops.
 //!
 //! [`away`]: where values wait. [`problem`]: the schedule as numbers; [`part`]: what of them one device has to do with. [`bodies`]: the
-//! schedules of loops' bodies. [`descent`]: the schedules of a device. [`masks`]: what is kept in the place of values. [`in_parts`]: works that are done for some of the rows at a time. [`found`]: what the
-//! search has found before. [`apply`]: the numbers as works. [`curve`]: what each line costs. [`floor`]: what no line can be below.
+//! schedules of loops' bodies. [`descent`]: the schedules of a device. [`masks`]: what is kept in the place of values. [`in_parts`]: works that are done for some of the rows at a time. [`found`]: [`segments`]: loops that keep
+//! their state in the place of lists. [`found`]: what the search has found before. [`apply`]: the numbers as works. [`curve`]: what each line costs. [`floor`]: what no line can be below.
 
 mod apply;
 mod away;
@@ -31,6 +32,7 @@ mod in_parts;
 mod masks;
 mod part;
 mod problem;
+mod segments;
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
@@ -68,6 +70,9 @@ pub struct Fitting {
     /// For each chain of works that is done part by part of its rows: the node that it is named after and the number of parts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub parts: Vec<(NodeId, u64)>,
+    /// For each loop whose state is kept at every k-th iteration in the place of its lists: the node that it is named after, and k.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub segments: Vec<(NodeId, u64)>,
     /// For each device, the bytes of the arena of the plan as it was.
     pub unfitted: Vec<Bytes>,
 }
@@ -162,6 +167,7 @@ pub(crate) fn fit(request: &Request<'_>, lir: Lir) -> Result<(Lir, Option<Fittin
         fitting.offloaded.extend(applied.offloaded);
         fitting.masked.extend(applied.masked);
         fitting.parts.extend(applied.parts);
+        fitting.segments.extend(applied.segments);
     }
     Ok((lir, fitting))
 }

@@ -75,7 +75,7 @@ pub(super) fn overwriting(lir: &Lir) -> IdVec<ValueId, Option<WorkId>> {
 
 /// Whether a work may run a second time on the device, for the same results: they are nowhere but in its arena, and nothing else
 /// happens. What it reads has to be as it was: see [`Work::until`].
-fn may_repeat(lir: &Lir, id: WorkId, device: DeviceId) -> bool {
+pub(super) fn may_repeat(lir: &Lir, id: WorkId, device: DeviceId) -> bool {
     let work = &lir.works[id];
     let may = match &work.kind {
         WorkKind::Expr { .. } | WorkKind::Anchor { .. } | WorkKind::Kernel { .. } | WorkKind::Copy | WorkKind::Parts(_) => true,

@@ -8,6 +8,7 @@ mod ids;
 pub(crate) mod parse;
 mod parts;
 mod region;
+mod sweep;
 pub(crate) mod text;
 pub(crate) mod verify;
 

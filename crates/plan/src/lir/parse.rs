@@ -370,6 +370,10 @@ impl Parser<'_> {
                         at.expect("most ")?;
                         Trips::AtMost(at.number()?)
                     }
+                    "in" => {
+                        let runs = at.number()?;
+                        Trips::InAll { runs, trips: at.number()? }
+                    }
                     count => Trips::Exactly(count.parse().map_err(|_| "trips are counted")?),
                 };
                 WorkKind::Loop { body: RegionId::from_index(0), carried, trips }

@@ -34,10 +34,16 @@ impl Region {
 }
 
 impl Trips {
+    /// Whether the number of iterations is known, of all runs of the loop together.
+    pub fn are_counted(self) -> bool {
+        matches!(self, Trips::Exactly(_) | Trips::InAll { .. })
+    }
+
     /// How often it is taken to run where times are predicted.
     pub fn predicted(self) -> f64 {
         match self {
             Trips::Exactly(trips) | Trips::AtMost(trips) => trips as f64,
+            Trips::InAll { trips, runs } => trips as f64 / runs.max(1) as f64,
             Trips::Open => 1.0,
         }
     }
@@ -50,6 +56,8 @@ pub(crate) enum Trips {
     Exactly(u64),
     /// Not more often.
     AtMost(u64),
+    /// So often in so many runs of the loop together.
+    InAll { trips: u64, runs: u64 },
     /// Unknown before it runs.
     Open,
 }

@@ -197,6 +197,7 @@ fn kind(work: &Work) -> String {
         WorkKind::Loop { carried, trips, .. } => match trips {
             Trips::Exactly(trips) => format!("loop {carried} trips {trips}"),
             Trips::AtMost(trips) => format!("loop {carried} trips at most {trips}"),
+            Trips::InAll { trips, runs } => format!("loop {carried} trips in {runs} {trips}"),
             Trips::Open => format!("loop {carried} trips open"),
         },
         WorkKind::Parts(parts) => {

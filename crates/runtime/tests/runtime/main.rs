@@ -22,6 +22,7 @@ mod profile;
 mod random_graphs;
 mod room;
 mod s_table;
+mod segments;
 mod session;
 mod several;
 mod shared_loops;

@@ -144,6 +144,7 @@ fn curves(planned: &[Planned]) -> Vec<CurveEntry> {
                 offloaded_bytes: point.offloaded.0,
                 masked: point.masked,
                 parts: point.parts,
+                segments: point.segments,
                 model: several.then(|| planned.label.clone()),
             }));
         }
@@ -225,6 +226,9 @@ struct Document {
     /// For each chain of operations that is done part by part of its rows, its node.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     parts: Vec<PartsEntry>,
+    /// For each loop that keeps its state at every k-th iteration in the place of lists, its node.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    segments: Vec<SegmentsEntry>,
     /// With `--curve`, what less memory costs.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     curve: Vec<CurveEntry>,
@@ -349,6 +353,17 @@ struct PartsEntry {
     model: Option<String>,
 }
 
+/// A loop that keeps its state in the place of lists.
+#[derive(Serialize)]
+struct SegmentsEntry {
+    node: String,
+    /// The state is kept of every so many iterations.
+    every: u64,
+    /// Where several models are planned.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    model: Option<String>,
+}
+
 /// A limit for a device, and the plan that fits it.
 #[derive(Clone, Serialize)]
 struct CurveEntry {
@@ -364,6 +379,8 @@ struct CurveEntry {
     masked: usize,
     /// How many chains of operations are done part by part.
     parts: usize,
+    /// How many loops keep their state at every k-th iteration in the place of lists.
+    segments: usize,
     /// Where several models are planned.
     #[serde(skip_serializing_if = "Option::is_none")]
     model: Option<String>,
@@ -461,6 +478,9 @@ impl Document {
         let parts = names.iter().zip(plans).flat_map(|(model, plan)| {
             plan.parts().map(move |(node, parts)| PartsEntry { node: node.to_string(), parts, model: several.then(|| model.clone()) })
         });
+        let segments = names.iter().zip(plans).flat_map(|(model, plan)| {
+            plan.segments().map(move |(node, every)| SegmentsEntry { node: node.to_string(), every, model: several.then(|| model.clone()) })
+        });
         let softened = names.iter().zip(plans).flat_map(|(model, plan)| {
             plan.softened().map(move |(node, device)| SoftenedEntry {
                 node: node.to_string(),
@@ -482,6 +502,7 @@ impl Document {
             offloaded_bytes: plans.iter().map(|plan| plan.offloaded().0).sum(),
             masked: masked.collect(),
             parts: parts.collect(),
+            segments: segments.collect(),
             curve: fitted.curves.clone(),
             transfers: transfers.collect(),
             softened: softened.collect(),
@@ -594,6 +615,11 @@ fn curve_text(curve: &[CurveEntry]) -> String {
         }
         if entry.parts > 0 {
             text += &format!(", {} in parts", if entry.parts == 1 { "1 chain".to_string() } else { format!("{} chains", entry.parts) });
+        }
+        match entry.segments {
+            0 => {}
+            1 => text += ", 1 loop keeps the state of every k-th iteration",
+            loops => text += &format!(", {loops} loops keep the state of every k-th iteration"),
         }
     }
     text

@@ -1,0 +1,274 @@
+//! Two loops, of which the second reads in reverse what the first one writes into lists, made at random, under ten lines: loops that keep
+//! their state at every k-th iteration give the same bits, and all that [`super::lines`] says holds.
+
+use std::cell::Cell;
+use std::fmt::Write;
+use std::sync::Arc;
+
+use plimsoll_base::Bytes;
+use plimsoll_cards::Options;
+use plimsoll_device::DeviceKind;
+use plimsoll_graph::Graph;
+use plimsoll_kernels::CpuKernels;
+use plimsoll_ops::Registry;
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+
+use super::lines::{at_every_line, cases, run, session, waves};
+use super::random_graphs::{Made, guarded};
+
+/// Every float tensor has this shape, but for the variable, which is a square.
+const ROWS: u64 = 4;
+const COLUMNS: u64 = 24;
+
+/// A value of a body, made of two others.
+#[derive(Clone, Debug)]
+struct Step {
+    what: u8,
+    a: u16,
+    b: u16,
+}
+
+/// Two loops.
+#[derive(Clone, Debug)]
+struct Loops {
+    trips: u64,
+    forward: Vec<Step>,
+    back: Vec<Step>,
+    /// For each list, which value its tensors are, and whether they are pushed and popped, or set and read by a number.
+    lists: Vec<(u16, bool)>,
+    /// Whether what leaves the first loop changes the variable before the second loop begins.
+    changes_between: bool,
+    /// Whether a list is read behind the loops, too.
+    reads_behind: bool,
+    /// Whether the second loop reads the lists in the order in which they were written.
+    is_forward: bool,
+}
+
+fn steps(least: usize) -> impl Strategy<Value = Vec<Step>> {
+    prop::collection::vec((0u8..6, any::<u16>(), any::<u16>()).prop_map(|(what, a, b)| Step { what, a, b }), least..8)
+}
+
+fn loops() -> impl Strategy<Value = Loops> {
+    let lists = prop::collection::vec((any::<u16>(), any::<bool>()), 1..5);
+    let odd = (prop::bool::weighted(0.1), prop::bool::weighted(0.2), prop::bool::weighted(0.1));
+    (3u64..40, steps(2), steps(1), lists, odd).prop_map(|(trips, forward, back, lists, (changes_between, reads_behind, is_forward))| {
+        Loops { trips, forward, back, lists, changes_between, reads_behind, is_forward }
+    })
+}
+
+/// A GraphDef as text.
+struct Text {
+    text: String,
+    device: &'static str,
+}
+
+const FLOAT: &str = "DT_FLOAT";
+const INT: &str = "DT_INT32";
+const LIST: &str = "DT_VARIANT";
+
+impl Text {
+    fn node(&mut self, name: &str, op: &str, inputs: &[&str], attrs: &[(&str, String)]) -> String {
+        write!(self.text, "node {{ name: \"{name}\" op: \"{op}\" device: \"{}\"", self.device).unwrap();
+        inputs.iter().for_each(|input| write!(self.text, " input: \"{input}\"").unwrap());
+        attrs.iter().for_each(|(key, value)| write!(self.text, " attr {{ key: \"{key}\" value {{ {value} }} }}").unwrap());
+        self.text.push_str(" }\n");
+        name.to_string()
+    }
+
+    fn typed(&mut self, name: &str, op: &str, inputs: &[&str]) -> String {
+        self.node(name, op, inputs, &[("T", of(FLOAT))])
+    }
+
+    fn ints(&mut self, name: &str, values: &[i64], after: &str) -> String {
+        let numbers: String = values.iter().map(|value| format!(" int_val: {value}")).collect();
+        let shape = if values.len() == 1 { String::new() } else { format!("dim {{ size: {} }}", values.len()) };
+        let value = format!("tensor {{ dtype: {INT} tensor_shape {{ {shape} }}{numbers} }}");
+        let after = format!("^{after}");
+        let inputs = if after.len() > 1 { vec![after.as_str()] } else { Vec::new() };
+        self.node(name, "Const", &inputs, &[("dtype", of(INT)), ("value", value)])
+    }
+
+    /// What a frame carries: its value in the body is `NAME/now`, and `NAME/next` has to be made.
+    fn carried(&mut self, frame: &str, name: &str, first: &str, data_type: &str) {
+        let attrs = [("T", of(data_type)), ("frame_name", format!("s: \"{frame}\""))];
+        self.node(&format!("{name}/enter"), "Enter", &[first], &attrs);
+        let inputs = [format!("{name}/enter"), format!("{name}/round")];
+        self.node(&format!("{name}/merge"), "Merge", &[&inputs[0], &inputs[1]], &[("T", of(data_type)), ("N", "i: 2".to_string())]);
+        let inputs = [format!("{name}/merge"), format!("{frame}/cond")];
+        self.node(&format!("{name}/switch"), "Switch", &[&inputs[0], &inputs[1]], &[("T", of(data_type))]);
+        self.node(&format!("{name}/now"), "Identity", &[&format!("{name}/switch:1")], &[("T", of(data_type))]);
+        self.node(&format!("{name}/exit"), "Exit", &[&format!("{name}/switch")], &[("T", of(data_type))]);
+        self.node(&format!("{name}/round"), "NextIteration", &[&format!("{name}/next")], &[("T", of(data_type))]);
+    }
+
+    /// What stays in a frame.
+    fn stays(&mut self, frame: &str, name: &str, value: &str, data_type: &str) -> String {
+        let attrs = [("T", of(data_type)), ("frame_name", format!("s: \"{frame}\"")), ("is_constant", "b: true".to_string())];
+        self.node(name, "Enter", &[value], &attrs)
+    }
+
+    /// A frame that counts `FRAME/i` from 0 to `trips`.
+    fn counts(&mut self, frame: &str, trips: u64) {
+        let zero = self.ints(&format!("{frame}/zero"), &[0], "");
+        self.carried(frame, &format!("{frame}/i"), &zero, INT);
+        let (merge, now) = (format!("{frame}/i/merge"), format!("{frame}/i/now"));
+        let limit = self.ints(&format!("{frame}/limit"), &[trips as i64], &merge);
+        let less = self.node(&format!("{frame}/less"), "Less", &[&merge, &limit], &[("T", of(INT))]);
+        self.node(&format!("{frame}/cond"), "LoopCond", &[&less], &[]);
+        let one = self.ints(&format!("{frame}/one"), &[1], &now);
+        self.node(&format!("{frame}/i/next"), "AddV2", &[&now, &one], &[("T", of(INT))]);
+    }
+
+    /// Values made of these by steps.
+    fn body(&mut self, frame: &str, steps: &[Step], square: &str, mut values: Vec<String>) -> Vec<String> {
+        for (at, step) in steps.iter().enumerate() {
+            let [p, q] = [step.a, step.b].map(|index| values[index as usize % values.len()].clone());
+            let name = format!("{frame}/value{at}");
+            values.push(match step.what {
+                0 => self.typed(&name, "AddV2", &[&p, &q]),
+                1 => self.typed(&name, "Mul", &[&p, &q]),
+                2 => self.typed(&name, "Tanh", &[&p]),
+                3 => self.typed(&name, "Sigmoid", &[&p]),
+                4 => self.typed(&name, "Sub", &[&p, &q]),
+                _ => {
+                    let product = self.typed(&format!("{name}/product"), "MatMul", &[&p, square]);
+                    self.typed(&name, "Tanh", &[&product])
+                }
+            });
+        }
+        values
+    }
+}
+
+fn of(data_type: &str) -> String {
+    format!("type: {data_type}")
+}
+
+fn make(loops: &Loops, device: &'static str) -> Made {
+    let mut g = Text { text: String::new(), device };
+    let shape = |dims: &[u64]| dims.iter().map(|dim| format!("dim {{ size: {dim} }} ")).collect::<String>();
+    g.node("x", "Placeholder", &[], &[("dtype", of(FLOAT)), ("shape", format!("shape {{ {} }}", shape(&[ROWS, COLUMNS])))]);
+    // A variable.
+    let square = shape(&[COLUMNS, COLUMNS]);
+    g.node("square", "VariableV2", &[], &[("dtype", of(FLOAT)), ("shape", format!("shape {{ {square} }}"))]);
+    let values: String = (0..COLUMNS * COLUMNS).map(|at| format!(" float_val: {}", (at * 7 % 11) as f32 * 0.0625 - 0.3125)).collect();
+    let value = format!("tensor {{ dtype: {FLOAT} tensor_shape {{ {square} }}{values} }}");
+    g.node("square/first", "Const", &[], &[("dtype", of(FLOAT)), ("value", value)]);
+    g.typed("init", "Assign", &["square", "square/first"]);
+    g.typed("square/read", "Identity", &["square"]);
+    // The first loop.
+    g.counts("forward", loops.trips);
+    g.typed("x/half", "Tanh", &["x"]);
+    g.carried("forward", "h", "x", FLOAT);
+    g.carried("forward", "c", "x/half", FLOAT);
+    let (x, square) = (g.stays("forward", "forward/x", "x", FLOAT), g.stays("forward", "forward/square", "square/read", FLOAT));
+    g.node("forward/float", "Cast", &["forward/i/now"], &[("SrcT", of(INT)), ("DstT", of(FLOAT))]);
+    g.typed("forward/scaled", "Mul", &[&x, "forward/float"]);
+    let values = g.body("forward", &loops.forward, &square, ["h/now", "c/now", "forward/scaled"].map(String::from).to_vec());
+    let last = values.last().unwrap();
+    g.typed("h/sum", "AddV2", &["h/now", last]);
+    g.typed("h/next", "Tanh", &["h/sum"]);
+    g.typed("c/product", "Mul", &["c/now", &values[values.len() / 2]]);
+    g.typed("c/next", "Sigmoid", &["c/product"]);
+    // Its lists.
+    let of_list = [("element_dtype", of(FLOAT)), ("shape_type", of(INT))];
+    let item = g.ints("item", &[ROWS as i64, COLUMNS as i64], "");
+    for (at, (value, is_pushed)) in loops.lists.iter().enumerate() {
+        let (list, value) = (format!("list{at}"), &values[*value as usize % values.len()]);
+        let count = g.ints(&format!("{list}/count"), &[loops.trips as i64], "");
+        let op = if *is_pushed { "EmptyTensorList" } else { "TensorListReserve" };
+        let first = g.node(&format!("{list}/first"), op, &[&item, &count], &of_list);
+        g.carried("forward", &list, &first, LIST);
+        let now = format!("{list}/now");
+        match is_pushed {
+            true => g.node(&format!("{list}/next"), "TensorListPushBack", &[&now, value], &of_list[..1]),
+            false => g.node(&format!("{list}/next"), "TensorListSetItem", &[&now, "forward/i/now", value], &of_list[..1]),
+        };
+    }
+    let mut after = "h/exit".to_string();
+    if loops.changes_between {
+        let change =
+            g.node("between/product", "MatMul", &["h/exit", "c/exit"], &[("T", of(FLOAT)), ("transpose_a", "b: true".to_string())]);
+        g.typed("between/small", "Tanh", &[&change]);
+        let change = g.typed("between", "AssignSub", &["square", "between/small"]);
+        after = g.node("between/h", "Identity", &["h/exit", &format!("^{change}")], &[("T", of(FLOAT))]);
+    }
+    // The second loop.
+    g.counts("back", loops.trips);
+    g.carried("back", "d", &after, FLOAT);
+    let square = g.stays("back", "back/square", "square/read", FLOAT);
+    let shape = g.stays("back", "back/item", &item, INT);
+    let end = g.ints("back/end", &[loops.trips as i64 - 1], "back/i/now");
+    let reversed = g.node("back/reversed", "Sub", &[&end, "back/i/now"], &[("T", of(INT))]);
+    let mut values = vec!["d/now".to_string()];
+    for (at, (_, is_pushed)) in loops.lists.iter().enumerate() {
+        let list = format!("list{at}");
+        if *is_pushed {
+            let back = format!("back/{list}");
+            g.carried("back", &back, &format!("{list}/exit"), LIST);
+            let popped = g.node(&format!("{back}/pop"), "TensorListPopBack", &[&format!("{back}/now"), &shape], &of_list[..1]);
+            g.node(&format!("{back}/next"), "Identity", &[&popped], &[("T", of(LIST))]);
+            values.push(format!("{popped}:1"));
+        } else {
+            let stays = g.stays("back", &format!("back/{list}"), &format!("{list}/exit"), LIST);
+            let row = if loops.is_forward { "back/i/now" } else { &reversed };
+            values.push(g.node(&format!("back/{list}/get"), "TensorListGetItem", &[&stays, row, &shape], &of_list[..1]));
+        }
+    }
+    let values = g.body("back", &loops.back, &square, values);
+    // All of the lists counts.
+    let mut sum = values.last().unwrap().clone();
+    for (at, value) in values.iter().take(1 + loops.lists.len()).enumerate() {
+        sum = g.typed(&format!("d/sum{at}"), "AddV2", &[&sum, value]);
+    }
+    g.typed("d/next", "Tanh", &[&sum]);
+    // Behind them.
+    g.node("product", "MatMul", &["h/exit", "d/exit"], &[("T", of(FLOAT)), ("transpose_a", "b: true".to_string())]);
+    g.typed("small", "Tanh", &["product"]);
+    g.typed("changes", "AssignSub", &["square", "small"]);
+    let mut result = "d/exit".to_string();
+    if loops.reads_behind && !loops.lists[0].1 {
+        let all = g.node(
+            "all",
+            "TensorListStack",
+            &["list0/exit", &item],
+            &[("element_dtype", of(FLOAT)), ("num_elements", "i: -1".to_string())],
+        );
+        let zero = g.ints("all/zero", &[0], "");
+        let total = g.node("total", "Sum", &[&all, &zero], &[("T", of(FLOAT)), ("Tidx", of(INT)), ("keep_dims", "b: false".to_string())]);
+        result = g.typed("with_total", "AddV2", &[&total, "d/exit"]);
+    }
+    g.node("result", "Identity", &[&result], &[("T", of(FLOAT))]);
+    let registry = Registry::standard(Arc::new(CpuKernels));
+    let graph = plimsoll_formats::read_graph_def(g.text.as_bytes()).unwrap();
+    let graph = Graph::resolve(graph, registry.table()).unwrap_or_else(|error| panic!("{error}\n{}", g.text));
+    Made { graph, values: vec!["result:0".to_string()], variables: Vec::new() }
+}
+
+#[test]
+fn segments_hold_at_ten_limits() {
+    let mut runner = TestRunner::new(Config { cases: cases(), ..Config::default() });
+    let segments = Cell::new(0);
+    runner
+        .run(&loops(), |loops| {
+            let made = make(&loops, "/cpu:0");
+            let x = waves(&[ROWS, COLUMNS]);
+            let (_, _, fitting) = at_every_line(&made, (&x, "result:0"), false)?;
+            segments.set(segments.get() + fitting.segments.len());
+            // On two processors, and on a card whose values may wait on the host.
+            let options = Options::new().intra_op(2);
+            let expected = run(&session(&made, &guarded(&options)), &made, (&x, "result:0")).unwrap();
+            let other = make(&loops, "/gpu:0");
+            for (made, options) in
+                [(&made, options.clone().device_count(DeviceKind::Cpu, 2)), (&other, options.device_count(DeviceKind::Gpu, 1))]
+            {
+                let devices = guarded(&options);
+                let low = session(made, &devices).with_lines(vec![Some(Bytes::ZERO); devices.specs().len()]).unwrap();
+                prop_assert_eq!(&run(&low, made, (&x, "result:0")).unwrap(), &expected, "on two devices");
+            }
+            Ok(())
+        })
+        .unwrap();
+    assert!(segments.get() > 0, "no loop keeps the state of every k-th iteration");
+}
