@@ -9,6 +9,7 @@ use clap::{Args, ValueEnum};
 use plimsoll::costs::Costs;
 use plimsoll::formats::read_config;
 use plimsoll::machine::{CudnnMode, MachineDescription};
+use plimsoll::tuned::Tuned;
 use plimsoll::{Bytes, Error, Options, PlacementMode, config, model};
 
 use crate::failure::{Failure, OrUsage, Result, wrong_use};
@@ -83,6 +84,9 @@ pub struct DeviceOptions {
     /// A table of costs that `plimsoll calibrate` wrote, for decisions; the one of this version, if it is left out
     #[arg(long, value_name = "FILE")]
     pub costs: Option<PathBuf>,
+    /// A table of times that `plimsoll tune` wrote: on cards of its kind products and convolutions are computed by the fastest of the ways in it
+    #[arg(long, value_name = "FILE")]
+    pub tuned: Option<PathBuf>,
     /// At most so many fusions in each plan, to find the one that is wrong: `plan --after fuse` numbers them
     #[arg(long, value_name = "N", hide = true)]
     pub fusions: Option<usize>,
@@ -221,6 +225,11 @@ impl DeviceOptions {
             let json = model::read_file(path).or_usage()?;
             let costs = Costs::from_json(&json).map_err(|error| Failure::usage(error.context(path.display())))?;
             options.costs = Some(Arc::new(costs));
+        }
+        if let Some(path) = &self.tuned {
+            let bytes = model::read_file(path).or_usage()?;
+            let tuned = std::str::from_utf8(&bytes).map_err(|_| Error::invalid_argument("not a table of times: no text")).and_then(Tuned::parse);
+            options.tuned = Some(Arc::new(tuned.map_err(|error| Failure::usage(error.context(path.display())))?));
         }
         Ok(options)
     }

@@ -57,6 +57,8 @@ enum Command {
     Ops(commands::ops::OpsArgs),
     /// Measures this machine's kernels: a table of costs for --costs FILE
     Calibrate(commands::calibrate::CalibrateArgs),
+    /// Times the ways to compute a graph's products and convolutions on the cards: a table for --tuned FILE
+    Tune(On<commands::tune::TuneArgs>),
     /// Runs any program under a lease of the machine's cards
     Run(commands::run::RunArgs),
     /// Says what of this machine works for sharing cards, and what would help
@@ -98,6 +100,7 @@ impl Command {
             Command::Bench(on) => on.run(commands::bench::run),
             Command::Ops(args) => commands::ops::run(args),
             Command::Calibrate(args) => commands::calibrate::run(args),
+            Command::Tune(on) => on.run(commands::tune::run),
             Command::Run(args) => commands::run::run(args),
             Command::Doctor(args) => commands::doctor::run(args),
             Command::Sweep(args) => commands::sweep::run(args, supervisors),

@@ -3,15 +3,15 @@
 //! A product of two dense matrices is a convolution of 1x1: of these cuDNN has engines for whole floats, too, and it plans them in less than a
 //! millisecond. Its own products have neither without a card.
 //!
-//! A request that cuDNN has an engine for has two variants. The one that is predicted to be faster comes first ([`Rates`]), so plans take
-//! it. A variant is called as its engine is ([`EngineName`]): the plan holds which one it is, and the card builds that. An epilogue is computed behind
+//! A request that cuDNN has an engine for has two variants. The one that was measured to be faster comes first ([`Tuned`]), or is predicted to be
+//! ([`Rates`]), so plans take it. A variant is called as its engine is ([`EngineName`]): the plan holds which one it is, and the card builds that. An epilogue is computed behind
 //! the convolution, by a kernel of its own, in the place of a result.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use plimsoll_base::{Code, DataType, Error, Result};
 use plimsoll_cards::CudnnMode;
-use plimsoll_device::{Cost, DeviceSpec, KernelCall, Library, Load, Step, Variant};
+use plimsoll_device::{Cost, DeviceSpec, KernelCall, Library, Load, Step, Tuned, TunedCudnn, TunedFor, TunedPart, Variant};
 use plimsoll_request::KernelRequest;
 use plimsoll_request::anchor::{Anchor, Epilogue};
 use plimsoll_request::conv::ConvSpec;
@@ -21,7 +21,7 @@ use plimsoll_request::window::{Axes, Layout, WindowAxis};
 use crate::cudnn::{ConvolutionKind, ConvolutionPlan, Cudnn, Engine, EngineLimits, EngineName, PlanFor, Planner};
 use crate::emit::{self, Convolution, Emitted, KernelArg};
 use crate::rates::{Rates, Task, Way};
-use crate::source::{CudaLibrary, CudaSource, multiplied, scratch_of, variant_of};
+use crate::source::{CudaLibrary, CudaSource, OWN, multiplied, scratch_of, variant_of};
 
 /// The kernels of a card with cuDNN.
 #[derive(Debug)]
@@ -34,9 +34,14 @@ pub struct CudnnLibrary {
     limits: EngineLimits,
     mode: CudnnMode,
     rates: Rates,
-    /// What cuDNN has said already.
-    chosen: Mutex<Vec<(ConvolutionPlan, Option<Engine>)>>,
+    /// Times that were measured on such a card.
+    tuned: TunedPart,
+    /// What cuDNN has said already: of the engine that it predicts to be the best, and of those that times name.
+    chosen: Mutex<Vec<(Wanted, Option<Engine>)>>,
 }
+
+/// An engine that was asked for: of a name, or the first within the limits.
+type Wanted = (ConvolutionPlan, Option<EngineName>);
 
 /// A request that is a convolution.
 struct Asked<'a> {
@@ -169,7 +174,7 @@ impl CudnnLibrary {
     /// The library of cards of that name with these properties, as JSON, which are not here.
     pub fn new(planner: &Arc<Planner>, properties: String, card: &str, limits: EngineLimits, mode: CudnnMode) -> CudnnLibrary {
         let (planner, rates) = (planner.clone(), Rates::on(card));
-        CudnnLibrary { planner, card: None, properties, limits, mode, rates, chosen: Mutex::default() }
+        CudnnLibrary { planner, card: None, properties, limits, mode, rates, tuned: TunedPart::new(), chosen: Mutex::default() }
     }
 
     /// The library of an open card.
@@ -177,21 +182,80 @@ impl CudnnLibrary {
         CudnnLibrary { card: Some(cudnn.clone()), ..CudnnLibrary::new(&cudnn.planner, cudnn.properties.clone(), card, limits, mode) }
     }
 
-    /// The engine of a convolution; none where there is none within the limits, and where cuDNN refuses the graph.
+    /// The same library, which chooses by the times of the table that were measured on a card of that name, with this cuDNN and these
+    /// bounds.
+    #[must_use]
+    pub fn tuned(self, table: &Tuned, card: &str) -> CudnnLibrary {
+        let tuned = table.part(&self.tuned_for(card)).cloned().unwrap_or_default();
+        CudnnLibrary { tuned, ..self }
+    }
+
+    /// The engine of a convolution that cuDNN predicts to be the best; none where there is none within the limits, and where cuDNN refuses
+    /// the graph.
     ///
     /// # Errors
     /// Those of a card that has no room, or is lost.
     pub fn engine(&self, plan: &ConvolutionPlan) -> Result<Option<Engine>> {
+        self.once((*plan, None), || Ok(self.engines(plan, 1)?.into_iter().next()))
+    }
+
+    /// The first engines of a convolution within the limits, at most so many.
+    fn engines(&self, plan: &ConvolutionPlan, most: usize) -> Result<Vec<Engine>> {
+        let wants = |name: &EngineName| Ok(Some(name.workspace));
+        match &self.card {
+            Some(cudnn) => cudnn.choose(plan, self.limits, most),
+            None => {
+                let chosen = self.planner.choose_with(PlanFor::Properties(&self.properties), plan, (self.limits, most), wants);
+                Ok(chosen.unwrap_or_default())
+            }
+        }
+    }
+
+    /// The engine of that name, where the limits allow it and it wants no more than its name says.
+    fn named(&self, plan: &ConvolutionPlan, name: &EngineName) -> Result<Option<Engine>> {
+        self.once((*plan, Some(name.clone())), || {
+            let found = match &self.card {
+                Some(cudnn) => cudnn.named(plan, name)?,
+                None => self.planner.rebuilt(PlanFor::Properties(&self.properties), plan, name).ok(),
+            };
+            let is_fine = |engine: &Engine| {
+                let wanted = engine.name.workspace;
+                wanted <= name.workspace && name.workspace <= self.limits.workspace && self.limits.allow(engine, plan.spec.data_type)
+            };
+            Ok(found.filter(is_fine).map(|engine| Engine { name: name.clone(), ..engine }))
+        })
+    }
+
+    fn once(&self, wanted: Wanted, find: impl FnOnce() -> Result<Option<Engine>>) -> Result<Option<Engine>> {
         let mut chosen = self.chosen.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, engine)) = chosen.iter().find(|(other, _)| other == plan) {
+        if let Some((_, engine)) = chosen.iter().find(|(other, _)| *other == wanted) {
             return Ok(engine.clone());
         }
-        let engine = match &self.card {
-            Some(cudnn) => cudnn.choose(plan, self.limits)?,
-            None => self.planner.choose(PlanFor::Properties(&self.properties), plan, self.limits).ok().flatten(),
-        };
-        chosen.push((*plan, engine.clone()));
+        let engine = find()?;
+        chosen.push((wanted, engine.clone()));
         Ok(engine)
+    }
+
+    /// The engine of a request, and whether it comes before the kernels of this crate: by times, where there are some of the request, else by
+    /// predictions. With the mode `Always` it always does.
+    fn choose(&self, spec: &DeviceSpec, request: &KernelRequest, asked: &Asked<'_>) -> Result<Option<(Engine, bool)>> {
+        let always = self.mode == CudnnMode::Always;
+        let times = if self.tuned.is_empty() { None } else { self.tuned.get(&Tuned::key(request)?) };
+        let mut kernels_are_faster = false;
+        for (name, _) in times.map_or(&[][..], |request| &request.times) {
+            match name.parse::<EngineName>() {
+                Ok(name) => {
+                    if let Some(engine) = self.named(&asked.plan, &name)? {
+                        return Ok(Some((engine, always || !kernels_are_faster)));
+                    }
+                }
+                Err(_) => kernels_are_faster |= name == OWN,
+            }
+        }
+        let Some(engine) = self.engine(&asked.plan)? else { return Ok(None) };
+        let seconds = |way| self.rates.seconds(spec, asked.task, way, asked.operations());
+        let is_faster = !kernels_are_faster && seconds(Way::of(&engine)) < seconds(Way::Kernels);
+        Ok(Some((engine, always || is_faster)))
     }
 
     /// The variant of an engine. Where the kernels of this crate compute the request too, its cost is theirs: which of them is taken is the library's
@@ -228,14 +292,12 @@ impl CudnnLibrary {
 impl Library for CudnnLibrary {
     fn variants(&self, spec: &DeviceSpec, request: &KernelRequest) -> Result<Vec<Variant>> {
         let Some(asked) = Asked::of(request) else { return CudaLibrary.variants(spec, request) };
-        let Some(engine) = self.engine(&asked.plan)? else { return CudaLibrary.variants(spec, request) };
+        let Some((engine, is_first)) = self.choose(spec, request, &asked)? else { return CudaLibrary.variants(spec, request) };
         let kernels = CudnnLibrary::kernels(spec, request)?;
         let by_cudnn = self.variant(&asked, &engine.name, kernels.as_ref())?;
-        let seconds = |way| self.rates.seconds(spec, asked.task, way, asked.operations());
-        let is_faster = self.mode == CudnnMode::Always || seconds(Way::of(&engine)) < seconds(Way::Kernels);
         Ok(match kernels {
             None => vec![by_cudnn],
-            Some(kernels) if is_faster => vec![by_cudnn, kernels],
+            Some(kernels) if is_first => vec![by_cudnn, kernels],
             Some(kernels) => vec![kernels, by_cudnn],
         })
     }
@@ -253,6 +315,20 @@ impl Library for CudnnLibrary {
 }
 
 impl CudaSource for CudnnLibrary {
+    fn tuned_for(&self, card: &str) -> TunedFor {
+        let EngineLimits { tensor_float_32, workspace } = self.limits;
+        let version = EngineName::version_text(self.planner.version());
+        TunedFor { card: card.to_string(), cudnn: Some(TunedCudnn { version, tensor_float_32, workspace }) }
+    }
+
+    fn candidates(&self, spec: &DeviceSpec, request: &KernelRequest, engines: usize) -> Result<Vec<Variant>> {
+        let Some(asked) = Asked::of(request) else { return CudaLibrary.candidates(spec, request, engines) };
+        let kernels = CudnnLibrary::kernels(spec, request)?;
+        let engines = self.engines(&asked.plan, engines)?;
+        let by_engines = engines.iter().map(|engine| self.variant(&asked, &engine.name, kernels.as_ref()));
+        by_engines.chain(kernels.clone().map(Ok)).collect()
+    }
+
     fn emitted(&self, request: &KernelRequest) -> Result<Emitted> {
         CudaLibrary.emitted(request)
     }

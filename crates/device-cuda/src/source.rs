@@ -3,8 +3,8 @@
 //! A variant is one command, however many kernels it launches: they follow each other on the stream, and buffers between them are the
 //! command's scratch. Whatever has no variant here is the host's, where soft placement is allowed.
 
-use plimsoll_base::{Bytes, DataType, Error, Result};
-use plimsoll_device::{Class, Cost, DeviceSpec, KernelCall, Library, Load, Step, Variant};
+use plimsoll_base::{Bytes, Code, DataType, Error, Result};
+use plimsoll_device::{Class, Cost, DeviceSpec, KernelCall, Library, Load, Step, TunedFor, Variant};
 use plimsoll_request::anchor::Anchor;
 use plimsoll_request::{Arguments, KernelRequest};
 
@@ -13,6 +13,9 @@ use crate::emit::{self, Emitted};
 /// Buffers in the memory of a card begin at multiples of this many bytes.
 pub const ALIGNMENT: u64 = 256;
 
+/// The variant of this crate's own kernels.
+pub(crate) const OWN: &str = "cuda";
+
 /// A library whose kernels are CUDA C: what a card computes with.
 pub trait CudaSource: Library {
     /// The kernels of a request; pure, as [`Library::variants`] is.
@@ -20,6 +23,25 @@ pub trait CudaSource: Library {
     /// # Errors
     /// UNIMPLEMENTED where there are none; INVALID_ARGUMENT for sizes that make no sense.
     fn emitted(&self, request: &KernelRequest) -> Result<Emitted>;
+
+    /// What times of a card of that name are for, where this library chooses by them.
+    fn tuned_for(&self, card: &str) -> TunedFor {
+        TunedFor { card: card.to_string(), cudnn: None }
+    }
+
+    /// The ways to compute a product or a convolution, at most so many of cuDNN; none for other requests.
+    ///
+    /// # Errors
+    /// As [`Library::variants`], but for UNIMPLEMENTED.
+    fn candidates(&self, spec: &DeviceSpec, request: &KernelRequest, _engines: usize) -> Result<Vec<Variant>> {
+        if !matches!(request, KernelRequest::Anchor { .. } | KernelRequest::ConvBackpropFilter { .. }) {
+            return Ok(Vec::new());
+        }
+        match self.variants(spec, request) {
+            Err(error) if error.code() == Code::Unimplemented => Ok(Vec::new()),
+            variants => variants,
+        }
+    }
 
     /// What runs for a call of one of its variants.
     ///
@@ -56,7 +78,7 @@ impl Library for CudaLibrary {
 /// INVALID_ARGUMENT for scratch of more than can be addressed.
 pub fn variant_of(emitted: &Emitted, cost: Cost, load: Load) -> Result<Variant> {
     let step = Step { args: None, chunks: 1, scratch: scratch_of(emitted)?, per_worker: 0, in_place: emitted.in_place.clone(), cost, load };
-    Ok(Variant { name: "cuda".into(), numerics: "cuda".into(), between: Vec::new(), steps: vec![step] })
+    Ok(Variant { name: OWN.into(), numerics: OWN.into(), between: Vec::new(), steps: vec![step] })
 }
 
 /// Where the buffers between kernels begin in the scratch of their command.
@@ -152,7 +174,6 @@ const GRANULARITY: u64 = 2 << 20;
 
 #[cfg(test)]
 mod tests {
-    use plimsoll_base::Code;
     use plimsoll_request::conv::ConvSpec;
     use plimsoll_request::movement::Movement;
     use plimsoll_request::norm::BatchNormSpec;

@@ -20,6 +20,7 @@ mod seam;
 mod spec;
 mod threads;
 mod trace;
+mod tuned;
 
 pub use account::Offsets;
 pub use bell::Bell;
@@ -30,7 +31,8 @@ pub use name::DeviceName;
 pub use program::{BufferRef, Command, Partner, Place, Program, Wait, Work};
 pub use rounds::{Awaited, Round, Rounds};
 pub use run::{Bindings, Failure, Outside, Progress, Run};
-pub use seam::{Device, Executable, Usage};
+pub use seam::{Device, Executable, Timed, Tuner, Usage};
 pub use spec::{CardPart, DeviceKind, DeviceSpec, InstructionSet, ModelledLink};
 pub use threads::Threads;
 pub use trace::Trace;
+pub use tuned::{Tuned, TunedCudnn, TunedFor, TunedPart, TunedRequest};

@@ -9,8 +9,9 @@ use std::sync::Arc;
 
 use plimsoll_base::{Bytes, Result};
 use plimsoll_memory::{Block, Ledger, Loan};
+use plimsoll_request::KernelRequest;
 
-use crate::{DeviceSpec, Library, Program, Run};
+use crate::{Bindings, DeviceSpec, Library, Program, Run, TunedFor, Variant};
 
 /// A logical device.
 pub trait Device: Send + Sync {
@@ -68,6 +69,11 @@ pub trait Device: Send + Sync {
         let _ = self.ledger().release_unused();
     }
 
+    /// What times ways to compute on the device; none where its library has nothing to choose by such times.
+    fn tuner(&self) -> Option<&dyn Tuner> {
+        None
+    }
+
     /// Prepares queue `queue` of a plan.
     ///
     /// # Errors
@@ -80,6 +86,35 @@ pub trait Device: Send + Sync {
     fn drive(&self, run: &Arc<Run>) {
         run.wait_over();
     }
+}
+
+/// Times ways to compute on a device, by the device's own clock. What it measures is a table that the device's library chooses by
+/// ([`crate::Tuned`]).
+pub trait Tuner {
+    /// What the times are for.
+    fn tuned_for(&self) -> TunedFor;
+
+    /// The ways to compute a request that the library chooses among: at most so many of another library's engines, the best predicted
+    /// first, and the device's own kernels. None for requests that are not looked up in a table.
+    ///
+    /// # Errors
+    /// Those of a device that has no room, or is lost.
+    fn candidates(&self, request: &KernelRequest, engines: usize) -> Result<Vec<Variant>>;
+
+    /// Prepares a program of calls that cannot fail, to be timed on these blocks. It takes no more memory of the device's line.
+    ///
+    /// # Errors
+    /// As [`Device::load`]; FAILED_PRECONDITION where the device has no clock.
+    fn prepare(&self, program: &Arc<Program>, bindings: &Bindings) -> Result<Box<dyn Timed>>;
+}
+
+/// A program that is timed.
+pub trait Timed {
+    /// The seconds that the device takes for so many runs of the program, one behind the other.
+    ///
+    /// # Errors
+    /// The fault that ended one.
+    fn seconds(&mut self, runs: u32) -> Result<f64>;
 }
 
 /// How much of a device is in use. Reservations and mappings are counted apart from each other.

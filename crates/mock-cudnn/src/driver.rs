@@ -21,6 +21,7 @@ struct Driver {
     setting: unsafe extern "C" fn(c_int, *mut u64) -> c_int,
     push: unsafe extern "C" fn(*mut c_void, Option<Act>, Option<End>, *mut c_void) -> c_int,
     host: unsafe extern "C" fn(u64, u64) -> *mut u8,
+    spend: unsafe extern "C" fn(u64),
 }
 
 /// What a test sets on a card: the bytes that a handle takes there, and those that plans want beyond what was planned.
@@ -70,6 +71,7 @@ fn load() -> Option<Driver> {
                 symbol(c"plimsoll_mock_push")?,
             ),
             host: std::mem::transmute::<*mut c_void, unsafe extern "C" fn(u64, u64) -> *mut u8>(symbol(c"plimsoll_mock_host")?),
+            spend: std::mem::transmute::<*mut c_void, unsafe extern "C" fn(u64)>(symbol(c"plimsoll_mock_spend")?),
         })
     }
 }
@@ -171,6 +173,14 @@ pub fn properties(card: c_int) -> Option<String> {
 pub fn host(address: u64, bytes: u64) -> *mut u8 {
     // SAFETY: it looks at no memory.
     driver().map_or(std::ptr::null_mut(), |driver| unsafe { (driver.host)(address, bytes) })
+}
+
+/// Counts units of work, on the stream that does it.
+pub fn spend(units: u64) {
+    if let Some(driver) = driver() {
+        // SAFETY: it counts.
+        unsafe { (driver.spend)(units) };
+    }
 }
 
 /// Pushes work on a handle's stream.

@@ -13,6 +13,7 @@ struct Work {
     tensor_cores: bool,
     tensors: [u64; 3],
     workspace: (u64, u64),
+    units: u64,
 }
 
 /// The driver's status for memory that cannot be used.
@@ -29,6 +30,7 @@ impl Work {
         if places.iter().any(|place| place.is_null()) || scratch.is_null() {
             return NO_ADDRESS;
         }
+        driver::spend(self.units);
         // SAFETY: the driver has said that these bytes are a card's, and nothing else runs on the stream.
         unsafe {
             scratch.write_bytes(LEFT, bytes as usize);
@@ -77,8 +79,8 @@ pub fn execute(handle: usize, plan: &Descriptor, pack: &Descriptor) -> Answer<()
     if choice.graph.convolution.tensors().iter().any(|tensor| tensor.elements() == 0) {
         return because(BAD, "a tensor without elements");
     }
-    let tensor_cores = choice.engine.uses_tensor_cores();
-    let work = Box::new(Work { convolution: choice.graph.convolution, tensor_cores, tensors, workspace: (place, workspace) });
+    let (tensor_cores, units) = (choice.engine.uses_tensor_cores(), choice.engine.units);
+    let work = Box::new(Work { convolution: choice.graph.convolution, tensor_cores, tensors, workspace: (place, workspace), units });
     // SAFETY: both take a `Work`, which may go to any thread.
     unsafe { driver::push(handle, act, end, Box::into_raw(work).cast()) }
 }

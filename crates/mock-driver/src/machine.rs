@@ -294,6 +294,23 @@ impl Machine {
         word(&self.file, CARD * (card as u64 + 1) + 136).unwrap_or(0)
     }
 
+    /// From now on each kernel takes so many nanoseconds of a card's clock, and so does each unit of a library's work; with 0 what they take here.
+    ///
+    /// # Errors
+    /// The file system's error.
+    pub fn set_times(&self, card: usize, kernel: u64, library: u64) -> io::Result<()> {
+        self.file.write_all_at(&kernel.to_le_bytes(), CARD * (card as u64 + 1) + 144)?;
+        self.file.write_all_at(&library.to_le_bytes(), CARD * (card as u64 + 1) + 152)
+    }
+
+    pub(crate) fn kernel_time(&self, card: usize) -> u64 {
+        word(&self.file, CARD * (card as u64 + 1) + 144).unwrap_or(0)
+    }
+
+    pub(crate) fn library_time(&self, card: usize) -> u64 {
+        word(&self.file, CARD * (card as u64 + 1) + 152).unwrap_or(0)
+    }
+
     pub(crate) fn is_alone(&self, card: usize) -> bool {
         word(&self.file, CARD * (card as u64 + 1) + 112).is_ok_and(|alone| alone != 0)
     }

@@ -12,7 +12,7 @@ use crate::machine::Idle;
 use crate::nvrtc::MARK;
 use crate::space::ON_A_CARD;
 use crate::state::{INVALID_HANDLE, INVALID_IMAGE, INVALID_VALUE, NOT_FOUND, Opaque, SUCCESS, Status, put, with};
-use crate::streams::push;
+use crate::streams::{push, spend};
 
 /// A module.
 pub struct Module {
@@ -176,7 +176,13 @@ impl Launch {
     /// Runs it, in this thread.
     pub fn run(&self) -> Status {
         let Some(run) = self.function.entry.run else { return INVALID_IMAGE };
-        let idles = with(|state| if state.machine.idles(self.card, Idle::Kernels) { Err(NOT_FOUND) } else { Ok(()) });
+        let idles = with(|state| {
+            if state.machine.idles(self.card, Idle::Kernels) {
+                return Err(NOT_FOUND);
+            }
+            spend(state.machine.kernel_time(self.card));
+            Ok(())
+        });
         if idles != SUCCESS {
             return SUCCESS;
         }

@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::{c_int, c_ulonglong, c_void};
+use std::ops::Range;
 
+use crate::calls::note;
 use crate::space::Space;
 use crate::state::{BLOCK, INVALID_VALUE, OUT_OF_MEMORY, State as Process, Status, put, with};
 
@@ -14,10 +16,19 @@ struct Memory {
     mappings: u64,
 }
 
+/// Memory behind addresses.
+#[derive(Clone, Copy)]
+struct Mapped {
+    bytes: u64,
+    handle: u64,
+    /// The cards that may use it there, a bit for each.
+    access: u64,
+}
+
 #[derive(Default)]
 pub struct State {
     memory: HashMap<u64, Memory>,
-    mappings: BTreeMap<u64, (u64, u64)>,
+    mappings: BTreeMap<u64, Mapped>,
     pub space: Space,
 }
 
@@ -27,8 +38,14 @@ pub type Properties = [c_int; 4];
 impl State {
     /// The card whose memory is mapped there.
     pub fn card(&self, address: u64) -> Option<usize> {
-        let (start, (bytes, handle)) = self.mappings.range(..=address).next_back()?;
+        let (start, Mapped { bytes, handle, .. }) = self.mappings.range(..=address).next_back()?;
         if address - start < *bytes { self.memory.get(handle)?.card } else { None }
+    }
+
+    /// Whether a card may use all bytes of a range that has memory.
+    pub fn is_open_to(&self, range: &Range<u64>, card: usize) -> bool {
+        let first = self.mappings.range(..=range.start).next_back().map_or(range.start, |(start, _)| *start);
+        self.mappings.range(first..range.end).all(|(start, mapped)| start + mapped.bytes <= range.start || mapped.access & 1 << card != 0)
     }
 }
 
@@ -74,7 +91,7 @@ pub extern "C" fn cuMemRelease(handle: u64) -> Status {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemRetainAllocationHandle(place: *mut u64, address: *mut c_void) -> Status {
     with(|state| {
-        let (&start, &(bytes, handle)) = state.physical.mappings.range(..=address as u64).next_back().ok_or(INVALID_VALUE)?;
+        let (&start, &Mapped { bytes, handle, .. }) = state.physical.mappings.range(..=address as u64).next_back().ok_or(INVALID_VALUE)?;
         if address as u64 - start >= bytes {
             return Err(INVALID_VALUE);
         }
@@ -113,14 +130,14 @@ pub extern "C" fn cuMemMap(address: u64, bytes: usize, offset: usize, handle: u6
         state.has_room_here()?;
         let physical = &mut state.physical;
         let before = physical.mappings.range(..end).next_back();
-        let is_free = before.is_none_or(|(start, (bytes, _))| start + bytes <= address) && physical.space.has(&(address..end));
+        let is_free = before.is_none_or(|(start, mapped)| start + mapped.bytes <= address) && physical.space.has(&(address..end));
         let is_whole = offset == 0 && bytes > 0 && address.is_multiple_of(BLOCK) && end.is_multiple_of(BLOCK);
         let memory = physical.memory.get_mut(&handle).ok_or(INVALID_VALUE)?;
         if !is_free || !is_whole || bytes as u64 > memory.bytes {
             return Err(INVALID_VALUE);
         }
         memory.mappings += 1;
-        state.physical.mappings.insert(address, (bytes as u64, handle));
+        state.physical.mappings.insert(address, Mapped { bytes: bytes as u64, handle, access: 0 });
         Ok(())
     })
 }
@@ -134,7 +151,7 @@ pub extern "C" fn cuMemUnmap(address: u64, bytes: usize) -> Status {
             return Err(INVALID_VALUE);
         }
         for start in inside {
-            let Some((bytes, handle)) = state.physical.mappings.remove(&start) else { continue };
+            let Some(Mapped { bytes, handle, .. }) = state.physical.mappings.remove(&start) else { continue };
             state.physical.space.close(&(start..start + bytes));
             if let Some(memory) = state.physical.memory.get_mut(&handle) {
                 memory.mappings -= 1;
@@ -151,25 +168,61 @@ pub unsafe extern "C" fn cuMemGetAllocationGranularity(place: *mut usize, _of: *
     with(|_| unsafe { put(place, BLOCK as usize) })
 }
 
-/// Access to memory that is mapped: from here on it is there, full of what nobody wrote.
+/// `CUmemAccessDesc`: kind and number of a location, and what it may do.
+#[repr(C)]
+pub struct Access {
+    kind: c_int,
+    number: c_int,
+    flags: c_int,
+}
+
+/// `CU_MEM_ACCESS_FLAGS_PROT_NONE` and `_READWRITE`
+const NONE: c_int = 0;
+const READ_WRITE: c_int = 3;
+
+/// Access to memory that is mapped, for cards that reach it. From the first on it is there, full of what nobody wrote. What is not said of a card stays.
+///
+/// # Safety
+/// The driver's: there are so many descriptions.
 #[unsafe(no_mangle)]
-pub extern "C" fn cuMemSetAccess(address: u64, bytes: usize, _access: *const c_void, count: usize) -> Status {
+pub unsafe extern "C" fn cuMemSetAccess(address: u64, bytes: usize, access: *const Access, count: usize) -> Status {
+    note("cuMemSetAccess");
+    if access.is_null() || count == 0 || bytes == 0 {
+        return INVALID_VALUE;
+    }
+    // SAFETY: the caller's promise.
+    let access = unsafe { std::slice::from_raw_parts(access, count) };
     with(|state| {
         let end = address.checked_add(bytes as u64).ok_or(INVALID_VALUE)?;
         state.has_room_here()?;
-        let physical = &mut state.physical;
-        let inside: Vec<(u64, u64)> = physical.mappings.range(address..end).map(|(start, (bytes, _))| (*start, start + bytes)).collect();
+        let mut cards = Vec::with_capacity(count);
+        for Access { kind, number, flags } in access {
+            if *kind != 1 || ![NONE, READ_WRITE].contains(flags) {
+                return Err(INVALID_VALUE);
+            }
+            cards.push((state.card(*number)?, *flags));
+        }
+        let inside: Vec<(u64, u64, u64)> =
+            state.physical.mappings.range(address..end).map(|(start, mapped)| (*start, start + mapped.bytes, mapped.handle)).collect();
         let mut at = address;
-        for (start, end) in &inside {
-            if *start != at {
+        for (start, end, handle) in &inside {
+            let of = state.physical.memory.get(handle).and_then(|memory| memory.card);
+            let is_reached = |card: usize| of.is_none_or(|of| of == card || !state.machine.is_alone(of) && !state.machine.is_alone(card));
+            if *start != at || !cards.iter().all(|(card, _)| is_reached(*card)) {
                 return Err(INVALID_VALUE);
             }
             at = *end;
         }
-        if at != end || bytes == 0 || count != 1 {
+        if at != end {
             return Err(INVALID_VALUE);
         }
-        for (start, end) in inside {
+        let physical = &mut state.physical;
+        for (start, end, _) in inside {
+            if let Some(mapped) = physical.mappings.get_mut(&start) {
+                for (card, flags) in &cards {
+                    mapped.access = mapped.access & !(1 << card) | u64::from(*flags == READ_WRITE) << card;
+                }
+            }
             if !physical.space.is_open(&(start..end)) {
                 physical.space.open(start..end);
             }

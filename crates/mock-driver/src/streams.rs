@@ -1,8 +1,10 @@
 //! Streams: a thread each, which does what is pushed in order. Events are marks in them.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::ffi::{c_int, c_uint, c_void};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use crate::calls::note;
 use crate::graphs::Act;
@@ -39,7 +41,35 @@ pub struct Event {
     changed: Condvar,
     /// The card whose streams can have it.
     card: usize,
+    /// Whether it keeps the time.
+    is_timed: bool,
+    /// When a stream came to it last.
+    came: Mutex<Option<Time>>,
 }
+
+/// A time of a card: by the clock of a stream, where work takes what a test has set, and by the machine's.
+#[derive(Clone, Copy)]
+struct Time {
+    nanoseconds: u64,
+    here: Instant,
+}
+
+thread_local! {
+    /// What the work of the stream that this thread is has taken so far, as a test has set it.
+    static CLOCK: Cell<u64> = const { Cell::new(0) };
+    /// What a unit of a library's work takes that is under way here.
+    static UNIT: Cell<u64> = const { Cell::new(0) };
+    /// The card whose stream this thread is; none for other threads.
+    static CARD: Cell<Option<usize>> = const { Cell::new(None) };
+}
+
+/// Counts work of the stream that the calling thread is.
+pub fn spend(nanoseconds: u64) {
+    CLOCK.set(CLOCK.get() + nanoseconds);
+}
+
+/// `CUDA_ERROR_NOT_READY`
+const NOT_READY: Status = 600;
 
 fn locked<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
     of.lock().unwrap_or_else(PoisonError::into_inner)
@@ -90,6 +120,7 @@ impl Event {
         marks.0 += 1;
         let (number, event) = (marks.0, self.clone());
         stream.push(move || {
+            *locked(&event.came) = Some(Time { nanoseconds: CLOCK.get(), here: Instant::now() });
             let mut marks = locked(&event.marks);
             marks.1 = marks.1.max(number);
             drop(marks);
@@ -99,6 +130,16 @@ impl Event {
 
     fn last(&self) -> u64 {
         locked(&self.marks).0
+    }
+
+    /// When a stream came to it, where it keeps that.
+    fn time(&self) -> Result<Time, Status> {
+        let (recorded, passed) = *locked(&self.marks);
+        match *locked(&self.came) {
+            _ if !self.is_timed || recorded == 0 => Err(INVALID_HANDLE),
+            Some(time) if passed == recorded => Ok(time),
+            _ => Err(NOT_READY),
+        }
     }
 
     fn wait(&self, number: u64) {
@@ -195,8 +236,15 @@ pub unsafe extern "C" fn plimsoll_mock_push(
     let act: Act = Arc::new(move || {
         let of = &of;
         let idles = self::with(|state| if state.machine.idles(card, Idle::Kernels) { Err(INVALID_VALUE) } else { Ok(()) });
+        if idles != SUCCESS {
+            return SUCCESS;
+        }
+        self::with(|state| {
+            UNIT.set(state.machine.library_time(card));
+            Ok(())
+        });
         // SAFETY: the caller's promise.
-        if idles == SUCCESS { unsafe { (of.act)(of.with as *mut c_void) } } else { SUCCESS }
+        unsafe { (of.act)(of.with as *mut c_void) }
     });
     let mut is_captured = false;
     let status = self::with(|state| {
@@ -204,6 +252,12 @@ pub unsafe extern "C" fn plimsoll_mock_push(
         Ok(())
     });
     if status != SUCCESS || is_captured { status } else { push(stream, move || act()) }
+}
+
+/// Counts so many units of a library's work, which calls this where it does it.
+#[unsafe(no_mangle)]
+pub extern "C" fn plimsoll_mock_spend(units: u64) {
+    spend(units * UNIT.get());
 }
 
 /// Where a range of a card's memory is for its kernels; null where it cannot be used.
@@ -229,6 +283,7 @@ pub fn push(handle: Opaque, work: impl FnOnce() -> Status + Send + 'static) -> S
     on(handle, |stream| {
         let card = stream.card;
         stream.push(move || {
+            CARD.set(Some(card));
             if with(|state| state.works(card)) == SUCCESS {
                 let status = work();
                 if status != SUCCESS {
@@ -317,12 +372,14 @@ pub extern "C" fn cuStreamWaitEvent(stream: Opaque, event: Opaque, _flags: c_uin
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuEventCreate(place: *mut Opaque, _flags: c_uint) -> Status {
+pub unsafe extern "C" fn cuEventCreate(place: *mut Opaque, flags: c_uint) -> Status {
+    // `CU_EVENT_DISABLE_TIMING`
+    let is_timed = flags & 2 == 0;
     with(|state| {
         let (_, _, card) = state.current()?;
         state.has_room(card)?;
         let handle = state.name(1);
-        state.events.insert(handle, Arc::new(Event { card, ..Event::default() }));
+        state.events.insert(handle, Arc::new(Event { card, is_timed, ..Event::default() }));
         // SAFETY: the caller's promise.
         unsafe { put(place, handle as Opaque) }
     })
@@ -357,6 +414,25 @@ pub extern "C" fn cuEventRecord(event: Opaque, stream: Opaque) -> Status {
     }
 }
 
+/// Milliseconds from one event to another of the same card, which streams have passed: of the work between them as a test has set it, and
+/// otherwise of this machine's clock.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuEventElapsedTime_v2(place: *mut f32, from: Opaque, to: Opaque) -> Status {
+    note("cuEventElapsedTime");
+    with(|state| {
+        let (from, to) = (state.event(from)?, state.event(to)?);
+        if from.card != to.card {
+            return Err(INVALID_HANDLE);
+        }
+        state.works(from.card)?;
+        let (from, to) = (from.time()?, to.time()?);
+        let here = to.here.saturating_duration_since(from.here).as_nanos() as u64;
+        let nanoseconds = to.nanoseconds.checked_sub(from.nanoseconds).filter(|set| *set > 0).unwrap_or(here);
+        // SAFETY: the caller's promise.
+        unsafe { put(place, nanoseconds as f32 * 1e-6) }
+    })
+}
+
 /// Nothing is the cheapest event there is.
 #[unsafe(no_mangle)]
 pub extern "C" fn cuEventSynchronize(event: *mut c_void) -> Status {
@@ -387,10 +463,10 @@ pub unsafe extern "C" fn cuLaunchHostFunc(stream: Opaque, act: Option<unsafe ext
     })
 }
 
-/// Whether a stream can use a range of a card's memory: a kernel that does otherwise breaks the context.
+/// Whether the stream that the calling thread is can use a range of a card's memory: a kernel that does otherwise breaks the context.
 pub fn usable(address: u64, bytes: u64) -> Status {
-    with(|state| match address.checked_add(bytes) {
-        Some(end) if state.physical.space.is_open(&(address..end)) => Ok(()),
+    with(|state| match address.checked_add(bytes).map(|end| address..end) {
+        Some(range) if state.physical.space.is_open(&range) && CARD.get().is_none_or(|card| state.physical.is_open_to(&range, card)) => Ok(()),
         _ => Err(NO_ADDRESS),
     })
 }
@@ -454,7 +530,11 @@ pub extern "C" fn cuMemcpyPeerAsync(to: u64, onto: Opaque, from: u64, of: Opaque
         let card = |context: Opaque| state.card(state.contexts.get(&(context as u64)).ok_or(INVALID_CONTEXT)?.device);
         let (onto, of, on) = (card(onto)?, card(of)?, state.stream(stream)?.card);
         state.works(onto).and(state.works(of))?;
-        let lies = |address: u64, card: usize| state.physical.card(address) == Some(card);
+        // Memory is a peer's only where it was opened to it.
+        let lies = |address: u64, card: usize| {
+            let range = address..address.saturating_add(bytes as u64);
+            state.physical.card(address) == Some(card) && state.physical.is_open_to(&range, on)
+        };
         if (on == onto || on == of) && lies(to, onto) && lies(from, of) { Ok(()) } else { Err(INVALID_VALUE) }
     });
     if status != SUCCESS {

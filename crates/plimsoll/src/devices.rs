@@ -18,7 +18,7 @@ use crate::model::{self, SavedGraph, Tags};
 use crate::values::Objects;
 use crate::values::Values;
 use crate::vocabulary;
-use crate::{Bytes, DeviceKind, DeviceReport, DeviceSpec, Options, Session, machine};
+use crate::{Bytes, DeviceKind, DeviceReport, DeviceSpec, Options, Plan, Session, machine};
 
 /// Logical devices, each with its line, opened once and shared by sessions. Cloning shares them.
 #[derive(Clone)]
@@ -313,4 +313,16 @@ impl fmt::Debug for Devices {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.inner.fmt(f)
     }
+}
+
+/// Times the ways of cards to compute the products and convolutions of these plans, which were made for these devices. What the table of the
+/// devices ([`Options::tuned`]) has is not timed again. The devices have as much memory as before, and keep to their lines meanwhile. `shown` is
+/// called with each request before it is timed.
+///
+/// # Errors
+/// FAILED_PRECONDITION where no device is a card on which kernels can be timed, with the reason. RESOURCE_EXHAUSTED where other programs
+/// have the room that a line would allow.
+pub fn tune(devices: &Devices, plans: &[Plan], how: plimsoll_runtime::HowToTune, shown: &dyn Fn(&str)) -> Result<plimsoll_runtime::Tuning> {
+    let plans: Vec<plimsoll_plan::Plan> = plans.iter().map(|plan| plan.inner().clone()).collect();
+    plimsoll_runtime::tune(&devices.inner, &plans, how, shown)
 }

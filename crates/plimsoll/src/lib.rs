@@ -95,6 +95,13 @@ pub mod costs {
     pub use plimsoll_runtime::calibrate;
 }
 
+/// Times of products and convolutions on cards: a table that plans for these cards choose by, and what measures it.
+pub mod tuned {
+    pub use crate::devices::tune;
+    pub use plimsoll_device::{Tuned, TunedCudnn, TunedFor, TunedPart, TunedRequest};
+    pub use plimsoll_runtime::{HowToTune, TunedDevice, Tuning};
+}
+
 /// Plans, machines and leases as pages, as SVG and as text.
 pub mod page {
     pub use crate::picture::measured;

@@ -29,6 +29,7 @@ pub mod reduce;
 mod request;
 pub mod resample;
 pub mod rows;
+mod summary;
 pub mod warp;
 pub mod window;
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use plimsoll_base::{Bytes, Error, Result};
 use plimsoll_cards::config::{find_device, get_memory_info, reset_memory_stats};
 use plimsoll_cards::{Division, Environment, LogicalDevice, MachineDescription, Options, PhysicalDevice};
-use plimsoll_device::{Costs, Device, DeviceKind, DeviceSpec, Library};
+use plimsoll_device::{Costs, Device, DeviceKind, DeviceSpec, Library, Tuned, TunedFor};
 use plimsoll_device_cpu::{CpuDevice, CpuPool};
 use plimsoll_device_spill::SpillDevice;
 use plimsoll_kernels::CpuKernels;
@@ -71,7 +71,8 @@ impl Devices {
         let threads = options.threads_in(environment, processor.cores)?;
         let pool = CpuPool::with_inter_op(threads, options.queues_in(environment))?;
         let asking = Arc::default();
-        let (division, gpus) = crate::cards::open(found, options, environment, &asking)?;
+        let (mut division, gpus) = crate::cards::open(found, options, environment, &asking)?;
+        division.notes.extend(untimed(options, &gpus));
         let cpus = crate::cards::processors(&division, &processor, threads).into_iter();
         let cpus = cpus.map(|spec| Arc::new(CpuDevice::new(spec, pool.clone(), Arc::new(CpuKernels))) as Arc<dyn Device>);
         let cpus: Vec<Arc<dyn Device>> = cpus.collect();
@@ -143,6 +144,10 @@ impl Devices {
         let specs = devices.iter().map(|device| device.spec().clone()).collect();
         let idle = Idle::new(&devices);
         let costs = options.costs.clone().unwrap_or_else(|| Arc::new(Costs::committed()));
+        let costs = match &options.tuned {
+            Some(tuned) => Arc::new(Costs::clone(&costs).beside(tuned)),
+            None => costs,
+        };
         let costs = if options.exact_convolutions { Arc::new(Costs::clone(&costs).with_exact_convolutions()) } else { costs };
         let (turns, sessions) = (Turns::default(), AtomicU64::new(0));
         let inner = Inner { idle, turns, asking, devices, specs, costs, division, sessions };
@@ -280,6 +285,25 @@ impl Devices {
     pub(crate) fn next_session(&self) -> u64 {
         self.0.sessions.fetch_add(1, Ordering::Relaxed)
     }
+}
+
+/// A sentence for each thing that a table of times has none for, where there is one.
+fn untimed(options: &Options, devices: &[Arc<dyn Device>]) -> Vec<String> {
+    let own = devices.iter().filter_map(|device| Some((device.spec().name.short(), device.tuner()?.tuned_for())));
+    options.tuned.as_ref().map_or_else(Vec::new, |table| untimed_of(table, own.collect()))
+}
+
+/// As [`untimed`], for devices and what times of theirs are for.
+pub(crate) fn untimed_of(table: &Tuned, own: Vec<(String, TunedFor)>) -> Vec<String> {
+    let there = match table.parts().keys().map(TunedFor::to_string).collect::<Vec<_>>() {
+        parts if parts.is_empty() => "it is empty".to_string(),
+        parts => format!("it is for {}", parts.join("; and for ")),
+    };
+    if own.is_empty() {
+        return vec![format!("the table of times (--tuned) is not used: {there}, and no NVIDIA card computes here")];
+    }
+    let without = own.into_iter().filter(|(_, of)| table.part(of).is_none());
+    without.map(|(name, of)| format!("the table of times (--tuned) has none for {name}, {of}: {there}")).collect()
 }
 
 /// The file of a `--spill`. Its buffer is in the memory of a processor, whose overhead it is.

@@ -20,6 +20,7 @@ mod signatures;
 mod stats;
 mod stored;
 mod times;
+mod tune;
 mod variables;
 
 pub use calibrate::calibrate;
@@ -33,6 +34,7 @@ pub use session::{CheckedPlan, Fill, FindStored, PlanObserver, Session, Variable
 pub use stats::{DeviceStepStats, NodeExecStats, RunMetadata};
 pub use stored::{Stored, StoredVariable};
 pub use times::Times;
+pub use tune::{HowToTune, TunedDevice, Tuning, tune};
 
 /// TensorFlow's operations with the rules of this project. Values that are known beforehand are computed by portable kernels.
 pub fn standard_registry() -> plimsoll_ops::Registry {

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use plimsoll_base::{Bytes, Error, Result};
-use plimsoll_device::{Costs, DeviceKind};
+use plimsoll_device::{Costs, DeviceKind, Tuned};
 
 pub use environment::Environment;
 pub use gpu::{GpuConfig, VirtualDevices};
@@ -128,6 +128,9 @@ pub struct Options {
     pub sim_gpus: Option<String>,
     /// What kernels take, for predictions and decisions; those of this version where there are none.
     pub costs: Option<Arc<Costs>>,
+    /// Times that were measured on cards: there products and convolutions are computed by the fastest of the ways that were timed. Parts of the table
+    /// for other cards, versions of cuDNN or bounds are not used, and a note says so.
+    pub tuned: Option<Arc<Tuned>>,
     /// Whether tensors that a graph computes from variables and constants alone are computed once, and kept in variables of their
     /// own: a batch norm behind a convolution becomes part of its filter and a bias. They count under the lines as all variables
     /// do. They are computed again after a run or a restore has changed a variable; a run that assigns such a variable is made of
@@ -172,6 +175,7 @@ impl Default for Options {
             gpu: GpuConfig::default(),
             sim_gpus: None,
             costs: None,
+            tuned: None,
             freeze: false,
             buckets: Vec::new(),
             fusions: None,

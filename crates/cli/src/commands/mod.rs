@@ -12,4 +12,5 @@ pub mod run;
 pub mod setup;
 pub mod sweep;
 pub mod train;
+pub mod tune;
 pub mod verify;

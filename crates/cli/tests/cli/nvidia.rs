@@ -304,6 +304,105 @@ fn convolutions_are_cudnns_where_it_is_found_and_wanted() {
     assert!(always.contains("cudnn-9.26.99/70/2=12,18=0/") && !never.contains("cudnn-"), "{always}\n{never}");
 }
 
+/// A step with convolutions and products on a card of rounded floats.
+const TUNED: &str = "towers2_adam_ref/graph.pb --target train --feed-shape x=64x8x8x3 --feed-shape y=64 --tensor-float-32";
+
+#[test]
+fn ways_are_timed_and_plans_take_the_fastest() {
+    let Some(machine) = Machine::new("cli-tune", &[4096]) else { return };
+    machine.add_cudnn();
+    // By the card's clock: 5 ms for a kernel, 3 ms for a unit of cuDNN's work. The engine that it predicts to be the best has two.
+    machine.gpus.set_times(0, 5_000_000, 3_000_000).unwrap();
+    let file = machine.folder().join("times").display().to_string();
+    let tune = |options: &str| document(&machine, &format!("tune {TUNED} --rounds 1 --json {options}"));
+    machine.gpus.reset_peak(0).unwrap();
+    let tuned = tune(&format!("--output {file}"));
+    let device = &tuned["devices"][0];
+    let (planned, measured) = (device["planned_peak_bytes"].as_u64().unwrap(), device["measured_peak_bytes"].as_u64().unwrap());
+    // As promised, to the byte, and all of it goes back.
+    assert_eq!((planned, measured, machine.used(0)), (machine.gpus.peak(0).unwrap() + GRAPHS, planned, 0), "{device}");
+    assert_eq!((&tuned["left_out"], device["timed"].as_u64().unwrap() >= 5, &device["known"]), (&json!([]), true, &json!(0)), "{tuned}");
+    assert!(device["changed"].as_u64().unwrap() > 0, "{device}");
+    let ways = device["requests"].as_array().unwrap().iter().flat_map(|request| request["ways"].as_array().unwrap());
+    let seconds: Vec<(String, f64)> =
+        ways.map(|way| (way["name"].as_str().unwrap().to_string(), way["seconds"].as_f64().unwrap())).collect();
+    let of = |part: &str| seconds.iter().filter(|(name, _)| name.contains(part)).map(|(_, seconds)| *seconds).collect::<Vec<_>>();
+    assert!(!of("/2=5,").is_empty() && of("/2=5,").iter().all(|seconds| *seconds == 3e-3), "{seconds:?}");
+    assert!(of("/2=8,").iter().all(|seconds| *seconds == 6e-3) && of("cuda").iter().all(|seconds| *seconds >= 5e-3), "{seconds:?}");
+
+    // The plan has the fastest way, and the table's name; it is the same each time.
+    let plan = |options: &str| plimsoll(&machine, &format!("plan {TUNED} --after select {options}"));
+    let (with, without) = (plan(&format!("--tuned {file}")), plan(""));
+    assert!(with.out.contains("/2=5,13=0,18=0/") && !without.out.contains("/2=5,13=0,18=0/"), "{}", with.out);
+    assert_eq!(with.out, plan(&format!("--tuned {file}")).out);
+    assert!(!with.err.contains("--tuned"), "{}", with.err);
+    let costs = |options: &str| document(&machine, &format!("plan {TUNED} --json {options}"))["costs"].as_str().unwrap().to_string();
+    assert_eq!(costs(&format!("--tuned {file}")), format!("{}-tuned-{}", costs(""), tuned["table"].as_str().unwrap()));
+    // A step with it gives the processor's values.
+    verified(&machine, "towers2_adam_ref", &format!("--tensor-float-32 --tuned {file}"));
+
+    // What is known is not timed again, and stays in the table.
+    let again = tune(&format!("--tuned {file} --output {file}"));
+    assert_eq!((&again["devices"][0]["timed"], &again["devices"][0]["known"]), (&json!(0), &device["timed"]), "{again}");
+    assert_eq!(again["table"], tuned["table"]);
+
+    // The line holds: with a byte less than what was promised, ways that do not fit are left out, and said.
+    let other = machine.folder().join("other").display().to_string();
+    assert_eq!(tune(&format!("--output {other} --memory-limit GPU:0={planned}B"))["devices"][0]["planned_peak_bytes"], json!(planned));
+    let short = tune(&format!("--output {other} --memory-limit GPU:0={}B", planned - 1));
+    assert!(short["left_out"][0].as_str().unwrap().contains("GPU:0 has no room under its line"), "{short}");
+    assert!(short["devices"][0]["planned_peak_bytes"].as_u64().unwrap() < planned, "{short}");
+    assert_eq!(short["devices"][0]["measured_peak_bytes"], short["devices"][0]["planned_peak_bytes"], "{short}");
+}
+
+#[test]
+fn times_of_another_card_or_cudnn_are_not_used_and_a_note_says_so() {
+    let Some(machine) = Machine::new("cli-tuned", &[4096]) else { return };
+    let file = machine.folder().join("times");
+    // Without cuDNN there is one way for each, which is timed.
+    machine.gpus.set_times(0, 5_000_000, 3_000_000).unwrap();
+    let said = plimsoll(&machine, &format!("tune {TUNED} --rounds 1 --cudnn never"));
+    assert!(said.code == 0 && said.out.contains("card Mock card\ncudnn none\nrequest ") && !said.out.contains(" cudnn-"), "{}", said.out);
+    assert!(said.err.contains("timing: GPU:0: convolution float ") && said.err.contains(" timed, 0 have a faster way"), "{}", said.err);
+    machine.add_cudnn();
+    let own = "card Mock card\ncudnn 9.26.99\ntensor-float-32 on\nworkspace 33554432\nrequest 0123456789abcdef\n1e-3 cuda\n";
+    let notes = |table: &str, options: &str| {
+        std::fs::write(&file, table).unwrap();
+        let said = plimsoll(&machine, &format!("plan {TUNED} --tuned {} {options}", file.display()));
+        assert_eq!(said.code, 0, "{}", said.err);
+        said.err.lines().filter(|line| line.contains("--tuned")).map(str::to_string).collect::<Vec<_>>()
+    };
+    assert_eq!(notes(own, ""), Vec::<String>::new());
+    let mine = "GPU:0, Mock card with cuDNN 9.26.99, TF32 and 32 MiB of workspace";
+    for (from, to, there) in [
+        ("Mock card", "NVIDIA H200", "NVIDIA H200 with cuDNN 9.26.99, TF32 and 32 MiB of workspace"),
+        ("9.26.99", "9.19.0", "Mock card with cuDNN 9.19.0, TF32 and 32 MiB of workspace"),
+        ("-32 on", "-32 off", "Mock card with cuDNN 9.26.99, whole floats and 32 MiB of workspace"),
+        ("33554432", "1048576", "Mock card with cuDNN 9.26.99, TF32 and 1 MiB of workspace"),
+    ] {
+        let expected = format!("note: the table of times (--tuned) has none for {mine}: it is for {there}");
+        assert_eq!(notes(&own.replace(from, to), ""), [expected]);
+    }
+    assert_eq!(notes("", ""), [format!("note: the table of times (--tuned) has none for {mine}: it is empty")]);
+    let none = "note: the table of times (--tuned) is not used: it is for Mock card with cuDNN 9.26.99, TF32 and 32 MiB of workspace, \
+                and no NVIDIA card computes here";
+    assert_eq!(notes(own, "--device-count GPU=0"), [none]);
+    // A described machine reads the table, too.
+    let described = machine.folder().join("machine.json").display().to_string();
+    assert_eq!(plimsoll(&machine, &format!("devices --describe {described}")).code, 0);
+    assert_eq!(notes(own, &format!("--devices {described}")), Vec::<String>::new());
+    assert_eq!(notes(&own.replace("Mock", "Other"), &format!("--devices {described}")).len(), 1);
+    // What is no table is wrong use, and names its line.
+    std::fs::write(&file, own.replace("1e-3 cuda", "cuda")).unwrap();
+    let said = plimsoll(&machine, &format!("plan {TUNED} --tuned {}", file.display()));
+    assert!(said.code == 2 && said.err.contains("not a table of times: line 5: a request without times"), "{} {}", said.code, said.err);
+    // Without a card there is nothing to time.
+    let said = plimsoll(&machine, &format!("tune {TUNED} --device-count GPU=0"));
+    assert!(said.code == 1 && said.err.contains("there is no card here on which kernels could be timed"), "{} {}", said.code, said.err);
+    let said = plimsoll(&machine, "tune towers2_adam_ref/graph.pb --target train");
+    assert!(said.code == 2 && said.err.contains("times are for one size"), "{} {}", said.code, said.err);
+}
+
 #[test]
 fn a_card_that_cannot_compute_leaves_the_others() {
     let Some(machine) = Machine::new("cli-bad", &[1024; 4]) else { return };

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use plimsoll_base::{Error, Result};
 use plimsoll_cards::CudnnMode;
+use plimsoll_device::Tuned;
 
 use crate::compile::Compiler;
 use crate::convolve::CudnnLibrary;
@@ -50,10 +51,17 @@ impl CudaCard {
         Ok(Arc::new(CudaCard { name, context, compiler, kernels: Mutex::default(), convolutions: Mutex::default(), cudnn }))
     }
 
-    /// The kernels of its logical devices. Those of cuDNN are among them where it was opened with it, as far as the limits allow them.
-    pub fn library(&self, limits: EngineLimits, mode: CudnnMode) -> Arc<dyn CudaSource> {
+    /// The kernels of its logical devices. Those of cuDNN are among them where it was opened with it, as far as the limits allow them; they are
+    /// chosen by the table of times, where there is one.
+    pub fn library(&self, limits: EngineLimits, mode: CudnnMode, tuned: Option<&Tuned>) -> Arc<dyn CudaSource> {
         match &self.cudnn {
-            Some(cudnn) if mode != CudnnMode::Never => Arc::new(CudnnLibrary::on(cudnn, &self.name, limits, mode)),
+            Some(cudnn) if mode != CudnnMode::Never => {
+                let library = CudnnLibrary::on(cudnn, &self.name, limits, mode);
+                Arc::new(match tuned {
+                    Some(table) => library.tuned(table, &self.name),
+                    None => library,
+                })
+            }
             _ => Arc::new(CudaLibrary),
         }
     }
@@ -125,6 +133,11 @@ impl CudaCard {
         let made = Arc::new(cudnn.ready(&asked.plan, &asked.engine, asked.limits)?);
         ready.push((asked.clone(), made.clone()));
         Ok(made)
+    }
+
+    /// Gives back convolutions that no program has, with what cuDNN has for them.
+    pub(super) fn forget_unused(&self) {
+        self.convolutions.lock().unwrap_or_else(PoisonError::into_inner).retain(|(_, ready)| Arc::strong_count(ready) > 1);
     }
 
     /// A kernel that was loaded.

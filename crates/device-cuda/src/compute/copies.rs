@@ -44,11 +44,15 @@ impl Queue<'_> {
     /// Copies between two cards in the stream, where one reaches the other.
     fn copy_across(&mut self, (from, of): &(u64, Side), (to, onto): &(u64, Side), bytes: u64) -> Result<bool, Ended> {
         let here = &self.shared.context;
-        let (of, onto) = match (of, onto) {
-            (Side::Other(other), Side::Here) if here.reaches(other) => (other, here),
-            (Side::Here, Side::Other(other)) if here.reaches(other) => (here, other),
+        let (of, onto, elsewhere) = match (of, onto) {
+            (Side::Other(other), Side::Here) if here.reaches(other) => (other, here, *from),
+            (Side::Here, Side::Other(other)) if here.reaches(other) => (here, other, *to),
             _ => return Ok(false),
         };
+        // Where the driver does not open the other's memory to this card, the host carries the bytes.
+        if here.driver.open_to(elsewhere, here).is_err() {
+            return Ok(false);
+        }
         let copied = self.shared.stream.copy_across((*to, onto), (*from, of), bytes);
         self.is_pending = true;
         copied.map(|()| true).map_err(|trouble| {

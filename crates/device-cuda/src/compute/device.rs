@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use plimsoll_base::{Bytes, Error, Result};
-use plimsoll_device::{Device, DeviceSpec, Executable, Library, Program, Threads, Work};
+use plimsoll_device::{Device, DeviceSpec, Executable, Library, Program, Threads, Tuner, Work};
 use plimsoll_memory::{Block, Ledger};
 
 use super::card::CudaCard;
@@ -86,6 +86,22 @@ impl CudaDevice {
         // Of two threads that come here at once, one makes the stream of both.
         Ok(self.beside.get_or_init(|| Arc::new(shared)).clone())
     }
+
+    pub(super) fn card(&self) -> &Arc<CudaCard> {
+        &self.card
+    }
+
+    pub(super) fn source(&self) -> &dyn CudaSource {
+        &*self.library
+    }
+
+    pub(super) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    pub(super) fn specification(&self) -> &DeviceSpec {
+        &self.spec
+    }
 }
 
 impl Device for CudaDevice {
@@ -104,6 +120,10 @@ impl Device for CudaDevice {
 
     fn ledger(&self) -> &Arc<Ledger> {
         &self.ledger
+    }
+
+    fn tuner(&self) -> Option<&dyn Tuner> {
+        Some(self)
     }
 
     fn load(&self, queue: u32, program: Arc<Program>) -> Result<Box<dyn Executable>> {

@@ -16,6 +16,7 @@ mod measured;
 mod memory;
 mod queue;
 mod stretch;
+mod timing;
 mod words;
 
 pub use card::CudaCard;

@@ -109,6 +109,11 @@ impl Kept {
         }
     }
 
+    /// The addresses of the program's buffers in these blocks.
+    pub fn bind_to(&mut self, shared: &Shared, loaded: &Loaded, bindings: &Bindings) {
+        self.bind(shared, loaded, bindings);
+    }
+
     /// Finds the addresses of the program's buffers. Allocates nothing where no more than feeds and fetches has moved since the last
     /// time.
     fn bind(&mut self, shared: &Shared, loaded: &Loaded, bindings: &Bindings) {

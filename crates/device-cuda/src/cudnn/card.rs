@@ -65,20 +65,28 @@ impl Cudnn {
         }
     }
 
-    /// The engine for a convolution on this card: the first that the limits allow, by cuDNN's prediction for the card's properties, with the workspace
-    /// that it wants here. None where there is none within the limits, and where cuDNN refuses the graph.
+    /// Engines for a convolution on this card: the first that the limits allow, at most so many, by cuDNN's prediction for the card's properties, with
+    /// the workspace that each wants here. None where there is none within the limits, and where cuDNN refuses the graph.
     ///
     /// # Errors
     /// RESOURCE_EXHAUSTED where the card has no room to ask; UNAVAILABLE where it is lost.
-    pub fn choose(&self, graph: &ConvolutionPlan, limits: EngineLimits) -> Result<Option<Engine>> {
-        let wants = |name: &EngineName| match self.build(graph, name) {
-            Ok((engine, _)) => Ok(Some(engine.name.workspace)),
+    pub fn choose(&self, graph: &ConvolutionPlan, limits: EngineLimits, most: usize) -> Result<Vec<Engine>> {
+        let wants = |name: &EngineName| Ok(self.named(graph, name)?.map(|engine| engine.name.workspace));
+        match self.planner.choose_with(PlanFor::Properties(&self.properties), graph, (limits, most), wants) {
+            Err(error) if !is_final(&error) => Ok(Vec::new()),
+            chosen => chosen,
+        }
+    }
+
+    /// The engine of that name, with the workspace that it wants here; none where the card does not take it.
+    ///
+    /// # Errors
+    /// As [`Cudnn::choose`].
+    pub fn named(&self, graph: &ConvolutionPlan, name: &EngineName) -> Result<Option<Engine>> {
+        match self.build(graph, name) {
+            Ok((engine, _)) => Ok(Some(engine)),
             Err(error) if is_final(&error) => Err(error),
             Err(_) => Ok(None),
-        };
-        match self.planner.choose_with(PlanFor::Properties(&self.properties), graph, limits, wants) {
-            Err(error) if !is_final(&error) => Ok(None),
-            chosen => chosen,
         }
     }
 

@@ -131,19 +131,19 @@ impl Planner {
         Ok(engines)
     }
 
-    /// The first engine that the limits allow, best first as cuDNN predicts; none where there is no such engine. `wants` says how many bytes of workspace
+    /// The first engines that the limits allow, at most so many, best first as cuDNN predicts. `wants` says how many bytes of workspace
     /// the card wants for an engine, which is then in its name; none where the card does not take it.
     ///
     /// # Errors
     /// As [`Planner::engines`]; those of `wants`.
-    pub(super) fn choose_with(
+    pub(crate) fn choose_with(
         &self,
         of: PlanFor<'_>,
         graph: &ConvolutionPlan,
-        limits: EngineLimits,
+        (limits, most): (EngineLimits, usize),
         mut wants: impl FnMut(&EngineName) -> Result<Option<Bytes>>,
-    ) -> Result<Option<Engine>> {
-        let mut chosen = Ok(None);
+    ) -> Result<Vec<Engine>> {
+        let (mut chosen, mut refused) = (Vec::new(), Ok(()));
         self.look(
             of,
             graph,
@@ -152,22 +152,26 @@ impl Planner {
                 if engine.name.workspace > limits.workspace {
                     return false;
                 }
-                chosen = wants(&engine.name).map(|wanted| {
-                    engine.name.workspace = wanted.filter(|wanted| *wanted <= limits.workspace)?;
-                    Some(engine)
-                });
-                !matches!(chosen, Ok(None))
+                match wants(&engine.name) {
+                    Ok(Some(wanted)) if wanted <= limits.workspace => {
+                        engine.name.workspace = wanted;
+                        chosen.push(engine);
+                    }
+                    Ok(_) => {}
+                    Err(error) => refused = Err(error),
+                }
+                refused.is_err() || chosen.len() >= most
             },
         )?;
-        chosen
+        refused.map(|()| chosen)
     }
 
-    /// As on a card that wants what cuDNN says for its properties.
+    /// The first engine that the limits allow, on a card that wants what cuDNN says for its properties.
     ///
     /// # Errors
     /// As [`Planner::engines`].
     pub fn choose(&self, of: PlanFor<'_>, graph: &ConvolutionPlan, limits: EngineLimits) -> Result<Option<Engine>> {
-        self.choose_with(of, graph, limits, |name| Ok(Some(name.workspace)))
+        Ok(self.choose_with(of, graph, (limits, 1), |name| Ok(Some(name.workspace)))?.pop())
     }
 
     /// An engine by its name, as cuDNN has it for a card: with the workspace that it wants there.

@@ -1,9 +1,9 @@
 //! Memory of cards under addresses that stay, and memory of the host that cards reach.
 
-use std::collections::BTreeMap;
-use std::ffi::c_void;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::{c_int, c_void};
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::raw::{Access, MAPPED, MemoryHandle, MemoryKind, PORTABLE, READ_WRITE, Trouble};
 use super::{Context, CudaDriver, call};
@@ -15,8 +15,42 @@ pub(crate) struct Mapping {
     start: u64,
     /// Addresses: never none.
     bytes: u64,
-    /// Memory by its offset. Each piece is as long as the card's granularity, so that any of them can be given back.
-    pieces: BTreeMap<u64, MemoryHandle>,
+    pieces: Arc<Mutex<Pieces>>,
+}
+
+/// The memory behind addresses.
+#[derive(Debug, Default)]
+pub(super) struct Pieces {
+    /// By its offset. Each piece is as long as the card's granularity, so that any of them can be given back.
+    memory: BTreeMap<u64, MemoryHandle>,
+    /// Other cards that use it, also what comes later.
+    peers: BTreeSet<c_int>,
+}
+
+fn locked(pieces: &Mutex<Pieces>) -> MutexGuard<'_, Pieces> {
+    pieces.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Lets cards use a range of addresses that have memory.
+fn set_access(driver: &CudaDriver, range: Range<u64>, cards: impl Iterator<Item = c_int>) -> Result<(), Trouble> {
+    let access: Vec<Access> = cards.map(|card| Access { location: MemoryKind::of(card).location, flags: READ_WRITE }).collect();
+    call!(driver, set_access(range.start, (range.end - range.start) as usize, access.as_ptr(), access.len()))
+}
+
+impl Pieces {
+    /// Lets another card use what is behind addresses from `start` on, in pieces of that many bytes, now and later.
+    pub(super) fn open_to(pieces: &Mutex<Pieces>, driver: &CudaDriver, (start, step): (u64, u64), peer: c_int) -> Result<(), Trouble> {
+        let mut pieces = locked(pieces);
+        if pieces.peers.contains(&peer) {
+            return Ok(());
+        }
+        let offsets: Vec<u64> = pieces.memory.keys().copied().collect();
+        runs(&offsets, step)
+            .into_iter()
+            .try_for_each(|run| set_access(driver, start + run.start..start + run.end, std::iter::once(peer)))?;
+        pieces.peers.insert(peer);
+        Ok(())
+    }
 }
 
 impl Mapping {
@@ -26,8 +60,9 @@ impl Mapping {
         let bytes = bytes.max(context.granularity);
         let mut start = 0;
         call!(context.driver, address_reserve(&mut start, bytes as usize, 0, 0, 0))?;
-        context.driver.owns(start, bytes, context);
-        Ok(Mapping { context: context.clone(), start, bytes, pieces: BTreeMap::new() })
+        let pieces = Arc::default();
+        context.driver.owns(start, bytes, context, &pieces);
+        Ok(Mapping { context: context.clone(), start, bytes, pieces })
     }
 
     /// The first address.
@@ -39,12 +74,13 @@ impl Mapping {
     /// were added.
     pub fn commit(&mut self, range: Range<u64>) -> Result<u64, Trouble> {
         let step = self.context.granularity;
-        let missing: Vec<u64> = range.step_by(step as usize).filter(|at| !self.pieces.contains_key(at)).collect();
-        let committed = self.context.enter().and_then(|()| missing.iter().try_for_each(|at| self.add(*at)));
+        let mut pieces = locked(&self.pieces);
+        let missing: Vec<u64> = range.step_by(step as usize).filter(|at| !pieces.memory.contains_key(at)).collect();
+        let committed = self.context.enter().and_then(|()| missing.iter().try_for_each(|at| self.add(&mut pieces, *at)));
         // Neighbours get access, and zeros, at once.
-        let committed = committed.and_then(|()| runs(&missing, step).into_iter().try_for_each(|run| self.open(run)));
+        let committed = committed.and_then(|()| runs(&missing, step).into_iter().try_for_each(|run| self.open(&pieces, run)));
         if let Err(trouble) = committed {
-            missing.iter().for_each(|at| self.remove(*at));
+            missing.iter().for_each(|at| self.remove(&mut pieces, *at));
             return Err(trouble);
         }
         Ok(missing.len() as u64 * step)
@@ -52,18 +88,19 @@ impl Mapping {
 
     /// Gives the memory behind a range of whole pieces back. Returns its bytes. The caller sees to it that no kernel uses it.
     pub fn decommit(&mut self, range: Range<u64>) -> u64 {
-        let gone: Vec<u64> = self.pieces.range(range).map(|(at, _)| *at).collect();
+        let mut pieces = locked(&self.pieces);
+        let gone: Vec<u64> = pieces.memory.range(range).map(|(at, _)| *at).collect();
         let _ = self.context.enter();
-        gone.iter().for_each(|at| self.remove(*at));
+        gone.iter().for_each(|at| self.remove(&mut pieces, *at));
         gone.len() as u64 * self.context.granularity
     }
 
     /// The bytes that have memory.
     pub fn committed(&self) -> u64 {
-        self.pieces.len() as u64 * self.context.granularity
+        locked(&self.pieces).memory.len() as u64 * self.context.granularity
     }
 
-    fn add(&mut self, at: u64) -> Result<(), Trouble> {
+    fn add(&self, pieces: &mut Pieces, at: u64) -> Result<(), Trouble> {
         let (driver, step) = (&self.context.driver, self.context.granularity as usize);
         let mut handle = 0;
         call!(driver, memory_create(&mut handle, step, &MemoryKind::of(self.context.device), 0))?;
@@ -71,19 +108,18 @@ impl Mapping {
             let _ = call!(driver, memory_release(handle));
             return Err(trouble);
         }
-        self.pieces.insert(at, handle);
+        pieces.memory.insert(at, handle);
         Ok(())
     }
 
-    fn open(&self, run: Range<u64>) -> Result<(), Trouble> {
-        let (start, bytes) = (self.start + run.start, run.end - run.start);
-        let access = Access { location: MemoryKind::of(self.context.device).location, flags: READ_WRITE };
-        call!(self.context.driver, set_access(start, bytes as usize, &access, 1))?;
-        self.context.zero(start, bytes)
+    fn open(&self, pieces: &Pieces, run: Range<u64>) -> Result<(), Trouble> {
+        let cards = std::iter::once(self.context.device).chain(pieces.peers.iter().copied());
+        set_access(&self.context.driver, self.start + run.start..self.start + run.end, cards)?;
+        self.context.zero(self.start + run.start, run.end - run.start)
     }
 
-    fn remove(&mut self, at: u64) {
-        if let Some(handle) = self.pieces.remove(&at) {
+    fn remove(&self, pieces: &mut Pieces, at: u64) {
+        if let Some(handle) = pieces.memory.remove(&at) {
             // A lost card has nothing to give back, and everything else cannot fail.
             let _ = call!(self.context.driver, unmap(self.start + at, self.context.granularity as usize));
             let _ = call!(self.context.driver, memory_release(handle));

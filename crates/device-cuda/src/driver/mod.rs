@@ -17,6 +17,7 @@ use plimsoll_base::{Code, Error, Kind, Result};
 
 pub(crate) use context::Context;
 pub(crate) use graph::{Captured, Graph, GraphExec, LONGEST_COPY, Spot};
+use memory::Pieces;
 pub(crate) use memory::{Mapping, Pinned};
 pub(crate) use module::{Argument, Function, Module};
 pub(crate) use raw::Trouble;
@@ -44,17 +45,26 @@ use call;
 /// The oldest driver: it runs what CUDA 13.0 compiles.
 const OLDEST: (u32, u32) = (13, 0);
 
-/// Functions that a driver can do without: contexts are not looked for, cards do not reach each other, cuDNN's work is no part of graphs.
-const OPTIONAL: [&str; 8] =
-    ["context_flags", "context_state", "can_reach", "copy_across", "graph_child", "graph_nodes", "capture_begin", "capture_end"];
+/// Functions that a driver can do without: contexts are not looked for, cards do not reach each other, cuDNN's work is no part of graphs, and nothing is
+/// timed.
+const OPTIONAL: [&str; 9] =
+    ["context_flags", "context_state", "can_reach", "copy_across", "graph_child", "graph_nodes", "capture_begin", "capture_end", "event_elapsed"];
 
 /// The driver's library, loaded and initialised.
 #[derive(Debug)]
 pub struct CudaDriver {
     functions: Functions,
     version: (u32, u32),
-    /// Ranges of addresses in the memory of cards, by their first: the end, and the context.
-    ranges: Mutex<BTreeMap<u64, (u64, Weak<Context>)>>,
+    /// Ranges of addresses in the memory of cards, by their first.
+    ranges: Mutex<BTreeMap<u64, Owned>>,
+}
+
+/// Addresses of a card.
+#[derive(Debug)]
+struct Owned {
+    end: u64,
+    context: Weak<Context>,
+    pieces: Arc<Mutex<Pieces>>,
 }
 
 // SAFETY: the driver may be called from any thread, several at a time; its functions are never unloaded.
@@ -163,13 +173,25 @@ impl CudaDriver {
 
     /// The context in whose memory an address is.
     pub(crate) fn owner(&self, address: u64) -> Option<Arc<Context>> {
-        let ranges = self.ranges.lock().unwrap_or_else(PoisonError::into_inner);
-        let (_, (end, context)) = ranges.range(..=address).next_back()?;
-        if address < *end { context.upgrade() } else { None }
+        self.find(address).map(|(_, context, _)| context)
     }
 
-    fn owns(&self, start: u64, bytes: u64, context: &Arc<Context>) {
-        self.ranges.lock().unwrap_or_else(PoisonError::into_inner).insert(start, (start + bytes, Arc::downgrade(context)));
+    /// Lets another card use the memory behind the addresses among which one is, also what comes there later: without it the driver
+    /// refuses to copy between them.
+    pub(crate) fn open_to(&self, address: u64, peer: &Context) -> std::result::Result<(), Trouble> {
+        let (start, context, pieces) = self.find(address).ok_or(Trouble::INVALID_VALUE)?;
+        Pieces::open_to(&pieces, self, (start, context.granularity), peer.device)
+    }
+
+    fn find(&self, address: u64) -> Option<(u64, Arc<Context>, Arc<Mutex<Pieces>>)> {
+        let ranges = self.ranges.lock().unwrap_or_else(PoisonError::into_inner);
+        let (start, owned) = ranges.range(..=address).next_back()?;
+        if address < owned.end { Some((*start, owned.context.upgrade()?, owned.pieces.clone())) } else { None }
+    }
+
+    fn owns(&self, start: u64, bytes: u64, context: &Arc<Context>, pieces: &Arc<Mutex<Pieces>>) {
+        let owned = Owned { end: start + bytes, context: Arc::downgrade(context), pieces: pieces.clone() };
+        self.ranges.lock().unwrap_or_else(PoisonError::into_inner).insert(start, owned);
     }
 
     fn disowns(&self, start: u64) {

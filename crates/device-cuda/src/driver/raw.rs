@@ -24,6 +24,7 @@ pub(crate) enum Trouble {
 
 impl Trouble {
     pub(crate) const OUT_OF_MEMORY: Trouble = Trouble::Code(2);
+    pub(crate) const INVALID_VALUE: Trouble = Trouble::Code(1);
 
     /// Whether nothing works on the card any more: it is gone, or its context is broken.
     pub(crate) fn ends_the_card(self) -> bool {
@@ -167,6 +168,8 @@ pub(crate) const MAPPED: c_uint = 2;
 pub(crate) const BLOCKING: c_uint = 4;
 /// `CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING`.
 pub(crate) const EVENT: c_uint = 3;
+/// `CU_EVENT_BLOCKING_SYNC`: with the time.
+pub(crate) const TIMED_EVENT: c_uint = 1;
 /// `CU_STREAM_NON_BLOCKING`: without ties to the context's own stream.
 pub(crate) const STREAM: c_uint = 1;
 
@@ -213,6 +216,7 @@ functions! {
     stream_destroy: unsafe extern "C" fn(Handle) -> c_uint = c"cuStreamDestroy_v2";
     event_create: unsafe extern "C" fn(*mut Handle, c_uint) -> c_uint = c"cuEventCreate";
     event_destroy: unsafe extern "C" fn(Handle) -> c_uint = c"cuEventDestroy_v2";
+    event_elapsed: unsafe extern "C" fn(*mut f32, Handle, Handle) -> c_uint = c"cuEventElapsedTime_v2" | c"cuEventElapsedTime";
     event_record: unsafe extern "C" fn(Handle, Handle) -> c_uint = c"cuEventRecord";
     stream_wait: unsafe extern "C" fn(Handle, Handle, c_uint) -> c_uint = c"cuStreamWaitEvent";
     can_reach: unsafe extern "C" fn(*mut c_int, c_int, c_int) -> c_uint = c"cuDeviceCanAccessPeer";

@@ -1,6 +1,6 @@
 //! Streams and events.
 
-use std::ffi::{c_int, c_void};
+use std::ffi::{c_int, c_uint, c_void};
 use std::sync::Arc;
 
 use super::raw::{self, Handle, Trouble};
@@ -108,9 +108,25 @@ unsafe impl Sync for Event {}
 impl Event {
     /// A mark that is nowhere, and so passed.
     pub fn new(driver: &Arc<CudaDriver>) -> Result<Event, Trouble> {
+        Event::with(driver, raw::EVENT)
+    }
+
+    /// The same, which also keeps when a stream came to it.
+    pub fn timed(driver: &Arc<CudaDriver>) -> Result<Event, Trouble> {
+        Event::with(driver, raw::TIMED_EVENT)
+    }
+
+    fn with(driver: &Arc<CudaDriver>, flags: c_uint) -> Result<Event, Trouble> {
         let mut handle = std::ptr::null_mut();
-        call!(driver, event_create(&mut handle, raw::EVENT))?;
+        call!(driver, event_create(&mut handle, flags))?;
         Ok(Event { driver: driver.clone(), handle })
+    }
+
+    /// Seconds of the card from another mark to this one, which streams have passed. Both keep the time.
+    pub fn seconds_since(&self, other: &Event) -> Result<f64, Trouble> {
+        let mut milliseconds = 0f32;
+        call!(self.driver, event_elapsed(&mut milliseconds, other.handle, self.handle))?;
+        Ok(f64::from(milliseconds) * 1e-3)
     }
 
     /// Puts it behind what the stream has now.

@@ -91,10 +91,13 @@ fn cards_wait_for_each_other_without_the_host() {
     Run::alone(&mut both.run).trace = Some(Trace::new([2 * ROUNDS as usize + 3, 2 * ROUNDS as usize]));
     assert_eq!((both.step(8), count("cuStreamWaitEvent")), (Ok([8; 4]), after[1]));
     Run::alone(&mut both.run).trace = None;
+    // Memory is opened once.
+    let (opened, copies) = (count("cuMemSetAccess"), count("cuMemcpyPeerAsync"));
+    assert_eq!((both.step(8), count("cuMemSetAccess"), count("cuMemcpyPeerAsync")), (Ok([8; 4]), opened, copies + 2 * u64::from(ROUNDS)));
     // A card that reaches no other: the host carries the bytes, and they are the same.
     cards.machine.gpus.set_alone(1, true).unwrap();
     (9..12).for_each(|value| assert_eq!(both.step(value), Ok([value; 4])));
-    assert_eq!(count("cuMemcpyPeerAsync"), after[0] + 2 * u64::from(ROUNDS), "those of the timed step are the last");
+    assert_eq!(count("cuMemcpyPeerAsync"), after[0] + 4 * u64::from(ROUNDS), "none since");
 }
 
 #[test]
@@ -146,7 +149,23 @@ fn the_mock_refuses_waits_and_copies_that_the_driver_would_not_order() {
             streams[stream]
         )
     };
-    assert_eq!((copy(first, 0, second, 1, 0), copy(second, 1, first, 0, 0)), (0, 0));
+    // Memory that was mapped for one card is no other's before it is opened to it.
+    assert_eq!((copy(first, 0, second, 1, 0), copy(second, 1, first, 0, 0)), (INVALID_VALUE, INVALID_VALUE));
+    let open = |address: u64, access: &[[c_int; 3]]| {
+        call!(driver, "cuMemSetAccess"(u64, usize, *const [c_int; 3], usize), address, 2 << 20, access.as_ptr(), access.len())
+    };
+    assert_eq!((open(second, &[[1, 0, 3]]), copy(first, 0, second, 1, 0), copy(second, 1, first, 0, 0)), (0, 0, 0));
+    // In one direction; for a stream of the other card it is still closed.
+    assert_eq!(copy(first, 0, second, 1, 1), INVALID_VALUE);
+    assert_eq!((open(first, &[[1, 0, 3], [1, 1, 3]]), copy(first, 0, second, 1, 1)), (0, 0));
+    assert_eq!((open(first, &[[1, 1, 0]]), copy(first, 0, second, 1, 1)), (0, INVALID_VALUE));
+    for wrong in [&[][..], &[[1, 7, 3]], &[[2, 0, 3]], &[[1, 0, 2]]] {
+        assert_ne!(open(first, wrong), 0, "{wrong:?}");
+    }
+    // A card that reaches no other.
+    cards.machine.gpus.set_alone(1, true).unwrap();
+    assert_eq!((open(first, &[[1, 1, 3]]), open(second, &[[1, 1, 3]])), (INVALID_VALUE, 0));
+    cards.machine.gpus.set_alone(1, false).unwrap();
     for (to, onto, from, of) in [(first, 1, second, 1), (first, 0, second, 0), (first, 0, 64, 1)] {
         assert_eq!(copy(to, onto, from, of, 0), INVALID_VALUE);
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use plimsoll_base::{Bytes, Code, DataType, Error, Result};
 use plimsoll_cards::{CudnnMode, Environment};
 use plimsoll_device::{Bindings, BufferRef, Command, Device, DeviceSpec, Executable, KernelCall, Place, Program, Run, Variant, Work};
-use plimsoll_device_cuda::{CudaCard, CudaDevice, CudaSource, EngineLimits, EngineName, Planner, any_card};
+use plimsoll_device_cuda::{CudaCard, CudaDevice, CudaSource, EngineLimits, EngineName, GraphUse, Planner, any_card};
 use plimsoll_memory::Block;
 use plimsoll_request::KernelRequest;
 use plimsoll_request::anchor::Anchor;
@@ -16,30 +16,38 @@ use plimsoll_request::window::{Axes, Layout, WindowAxis};
 use super::driver::Driver;
 use super::rig::Cards;
 
-const FULL: EngineLimits = EngineLimits { tensor_float_32: false, workspace: EngineLimits::WORKSPACE };
-const ROUNDED: EngineLimits = EngineLimits { tensor_float_32: true, ..FULL };
+pub const FULL: EngineLimits = EngineLimits { tensor_float_32: false, workspace: EngineLimits::WORKSPACE };
+pub const ROUNDED: EngineLimits = EngineLimits { tensor_float_32: true, ..FULL };
 
 /// Mock cards, with cuDNN.
-struct Rig {
-    cards: Cards,
-    planner: Arc<Planner>,
+pub struct Rig {
+    pub cards: Cards,
+    pub planner: Arc<Planner>,
 }
 
 impl Rig {
-    fn new(test: &str) -> Option<Rig> {
+    pub fn new(test: &str) -> Option<Rig> {
         let cards = Cards::new(test, &[256])?;
         cards.machine.add_cudnn();
         let environment = Environment::new().with("PLIMSOLL_CUDA_LIBS", cards.machine.folder().to_str().unwrap());
         Some(Rig { planner: Arc::new(Planner::find(&environment).unwrap()), cards })
     }
 
-    fn open(&self) -> Result<Arc<CudaCard>> {
+    pub fn open(&self) -> Result<Arc<CudaCard>> {
         CudaCard::open(&self.cards.driver, &self.cards.driver.cards()?[0], &self.cards.compiler, Some(&self.planner))
     }
 
-    fn device(&self, card: &Arc<CudaCard>, limits: EngineLimits) -> Result<(CudaDevice, Arc<dyn CudaSource>)> {
-        let library = card.library(limits, CudnnMode::Always);
-        Ok((self.cards.device(card, 0, Some(Bytes(64 << 20)), library.clone())?, library))
+    pub fn device(&self, card: &Arc<CudaCard>, limits: EngineLimits) -> Result<(CudaDevice, Arc<dyn CudaSource>)> {
+        self.device_by(card, card.library(limits, CudnnMode::Always, None), self.cards.graphs)
+    }
+
+    pub fn device_by(
+        &self,
+        card: &Arc<CudaCard>,
+        library: Arc<dyn CudaSource>,
+        graphs: GraphUse,
+    ) -> Result<(CudaDevice, Arc<dyn CudaSource>)> {
+        Ok((self.cards.device_with(card, 0, (Some(Bytes(64 << 20)), graphs), library.clone())?, library))
     }
 }
 
@@ -53,7 +61,7 @@ fn spec() -> ConvSpec {
 const IMAGES: u64 = 4 * 4 * 6 * 6 * 4;
 const FILTER: u64 = 4 * 9 * 4 * 4;
 
-fn request() -> KernelRequest {
+pub fn request() -> KernelRequest {
     KernelRequest::Anchor { anchor: Anchor::Conv(spec()), epilogue: None, pooling: None }
 }
 
@@ -70,7 +78,7 @@ const PLACES: [u64; 5] = [0, 4096, 8192, 16384, 32768];
 /// Indices of what may be a fault, and a byte that guards.
 const INDICES: u64 = 24576;
 const GUARD: u64 = 28672;
-const ARENA: u64 = 8 << 20;
+pub const ARENA: u64 = 8 << 20;
 
 fn here(offset: u64, bytes: u64) -> BufferRef {
     BufferRef { place: Place::Arena(0), offset, bytes }
@@ -82,12 +90,12 @@ fn command(request: KernelRequest, variant: Variant, args: Vec<BufferRef>) -> Co
     Command { work: Work::Kernel(call), args, scratch, worker_scratch: None, guard: None, waits: vec![], label: "conv".into() }
 }
 
-fn convolution(variant: Variant, to: u64) -> Command {
+pub fn convolution(variant: Variant, to: u64) -> Command {
     command(request(), variant, vec![here(PLACES[0], IMAGES), here(PLACES[1], FILTER), here(to, IMAGES)])
 }
 
 /// Four bytes of the filter, taken by an index that may be outside.
-fn take(library: &dyn CudaSource) -> Command {
+pub fn take(library: &dyn CudaSource) -> Command {
     let take = Gather::Take { element: 4, params: vec![4], indices: vec![1], axis: 0, batch_dims: 0, index_type: DataType::Int32 };
     let request = KernelRequest::Gather(take);
     let variant = library.variants(&any_card(), &request).unwrap().remove(0);
@@ -136,7 +144,7 @@ impl Loaded {
 fn the_first_engine_within_the_limits_is_taken_with_the_cards_workspace() {
     let Some(rig) = Rig::new("cudnn-engines") else { return };
     let card = rig.open().unwrap();
-    let chosen = |limits| name(&*card.library(limits, CudnnMode::Always));
+    let chosen = |limits| name(&*card.library(limits, CudnnMode::Always, None));
     let exact = 2 * IMAGES + FILTER + 128;
     assert_eq!(chosen(FULL), format!("cudnn-9.26.99/70/2=12,18=0/{exact}"));
     assert_eq!(chosen(ROUNDED), "cudnn-9.26.99/67/2=8,13=0,18=0/131");
@@ -145,13 +153,13 @@ fn the_first_engine_within_the_limits_is_taken_with_the_cards_workspace() {
     let large = EngineLimits { workspace: Bytes(1 << 30), ..ROUNDED };
     assert_eq!(chosen(large), format!("cudnn-9.26.99/48/2=2,6=1,14=0/{}", (48 << 20) + exact - 128));
     // Its name is that of its numerics, and its workspace is scratch.
-    let library = card.library(ROUNDED, CudnnMode::Always);
+    let library = card.library(ROUNDED, CudnnMode::Always, None);
     let variants = library.variants(&any_card(), &request()).unwrap();
     let [by_cudnn, kernels] = &variants[..] else { panic!("{variants:?}") };
     assert_eq!((&by_cudnn.numerics, by_cudnn.steps[0].scratch, &*kernels.name), (&by_cudnn.name, 256, "cuda"));
     // By the prediction, so small a convolution is not worth a call of cuDNN.
     let fast = DeviceSpec { flops: 6e13, bandwidth: 3e12, ..any_card() };
-    let predicted = card.library(ROUNDED, CudnnMode::Auto);
+    let predicted = card.library(ROUNDED, CudnnMode::Auto, None);
     assert_eq!(&*predicted.variants(&fast, &request()).unwrap()[0].name, "cuda");
     let larger = KernelRequest::Anchor { anchor: Anchor::Conv(ConvSpec { batch: 20_000, ..spec() }), epilogue: None, pooling: None };
     assert_eq!(&*predicted.variants(&fast, &larger).unwrap()[0].name, "cudnn-9.26.99/67/2=8,13=0,18=0/131");
@@ -168,7 +176,7 @@ fn the_first_engine_within_the_limits_is_taken_with_the_cards_workspace() {
 fn a_program_names_its_engine_and_the_card_has_it_or_refuses() {
     let Some(rig) = Rig::new("cudnn-named") else { return };
     let card = rig.open().unwrap();
-    let variant = |limits| first(&*card.library(limits, CudnnMode::Always)).unwrap();
+    let variant = |limits| first(&*card.library(limits, CudnnMode::Always, None)).unwrap();
     let load = |variant: &Variant, limits| {
         let (device, _) = rig.device(&card, limits).unwrap();
         let loaded = device.load(0, Arc::new(Program { commands: vec![convolution(variant.clone(), PLACES[2])] }));
@@ -222,7 +230,7 @@ fn a_program_names_its_engine_and_the_card_has_it_or_refuses() {
     drop((device, fresh));
     // A card without cuDNN has no such kernel.
     let plain = rig.cards.card(0);
-    let device = rig.cards.device(&plain, 0, None, plain.library(ROUNDED, CudnnMode::Always)).unwrap();
+    let device = rig.cards.device(&plain, 0, None, plain.library(ROUNDED, CudnnMode::Always, None)).unwrap();
     let error = device.load(0, Arc::new(Program { commands: vec![convolution(rounded, PLACES[2])] })).err().unwrap();
     assert!(error.message().contains("is another kernel here"), "{error}");
 }
@@ -319,7 +327,7 @@ fn a_card_that_is_lost_is_said_to_be() {
     rig.cards.machine.gpus.lose(0).unwrap();
     assert_eq!(loaded.step().unwrap_err().code(), Code::Unavailable);
     // Where a plan is made, too: it is no property of the engines.
-    let other = card.library(FULL, CudnnMode::Always);
+    let other = card.library(FULL, CudnnMode::Always, None);
     assert_eq!(other.variants(&any_card(), &request()).unwrap_err().code(), Code::Unavailable);
 }
 

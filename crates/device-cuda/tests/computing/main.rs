@@ -13,6 +13,7 @@ mod machine;
 mod refused;
 mod rig;
 mod short;
+mod tuning;
 
 use std::sync::{Arc, Mutex};
 

@@ -36,12 +36,23 @@ impl Cards {
 
     /// Logical device `GPU:index` on a card.
     pub fn device(&self, card: &Arc<CudaCard>, index: u32, line: Option<Bytes>, library: Arc<dyn CudaSource>) -> Result<CudaDevice> {
+        self.device_with(card, index, (line, self.graphs), library)
+    }
+
+    /// The same, with room of its own for graphs.
+    pub fn device_with(
+        &self,
+        card: &Arc<CudaCard>,
+        index: u32,
+        (line, graphs): (Option<Bytes>, GraphUse),
+        library: Arc<dyn CudaSource>,
+    ) -> Result<CudaDevice> {
         let number = if self.is_one { 0 } else { index };
         let part = CardPart { card: number, priority: -(index as i32), modelled: None };
         let spec = DeviceSpec { name: DeviceName::local("GPU", index), memory_limit: line, card: Some(part), ..any_card() };
         let spec = CudaDevice::spec(card.granularity(), spec);
         let ledger = Ledger::new(spec.name.to_string(), spec.memory_limit);
-        CudaDevice::on(card, spec, ledger, library, self.graphs)
+        CudaDevice::on(card, spec, ledger, library, graphs)
     }
 }
 

@@ -90,7 +90,7 @@ fn convolutions_by_cudnn_are_the_processors() {
     for (tensor_float_32, least) in [(false, 3), (true, 6)] {
         // All sums of these elements are whole floats, also of elements that were rounded to TF32.
         let limits = EngineLimits { tensor_float_32, ..EngineLimits::default() };
-        let library = card.library(limits, CudnnMode::Always);
+        let library = card.library(limits, CudnnMode::Always, None);
         let runs = runs();
         let all = runs.len();
         let (runs, tensor_cores) = by_cudnn(&*library, runs);
@@ -114,7 +114,7 @@ fn products_by_cudnn_are_the_processors() {
         cases.push(anchors::anchor(&mut making, anchors::product_request(data_type, spec, None)));
     }
     for tensor_float_32 in [false, true] {
-        let library = card.library(EngineLimits { tensor_float_32, ..EngineLimits::default() }, CudnnMode::Always);
+        let library = card.library(EngineLimits { tensor_float_32, ..EngineLimits::default() }, CudnnMode::Always, None);
         let runs: Vec<Run> = cases.iter().map(|case| case.by(Emitted::default()).unwrap()).collect();
         let one = |run: &Run| matches!(&run.request, KernelRequest::Anchor { anchor: Anchor::Product(_, spec), .. } if spec.batch == 1);
         let expected = runs.iter().filter(|run| one(run) && run.outputs.iter().all(|bytes| *bytes > 0)).count();

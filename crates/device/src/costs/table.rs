@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 
 use super::{Class, Load};
 use crate::interpret::COPY_PIECE;
-use crate::{Cost, DeviceSpec, InstructionSet, Step, Variant};
+use crate::{Cost, DeviceSpec, InstructionSet, Step, Tuned, Variant};
 
 /// The form of files of tables.
 const VERSION: u32 = 1;
@@ -187,6 +187,13 @@ impl Costs {
     /// convolutions end in `-exact`.
     pub fn fingerprint(&self) -> &str {
         &self.fingerprint
+    }
+
+    /// The same tables, for plans whose libraries choose by a table of times, too: its fingerprint is in the name.
+    #[must_use]
+    pub fn beside(mut self, tuned: &Tuned) -> Costs {
+        self.fingerprint = format!("{}-tuned-{}", self.fingerprint, tuned.fingerprint());
+        self
     }
 
     /// The same tables, for plans whose convolutions do all multiplications: no faster variant of other bits is chosen.

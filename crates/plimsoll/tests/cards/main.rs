@@ -88,7 +88,7 @@ impl Rig {
         let spec = DeviceSpec { memory_limit: Some(Bytes(2 << 30)), card: Some(part), ..any_card() };
         let spec = CudaDevice::spec(self.card.granularity(), spec);
         let ledger = Ledger::new(spec.name.to_string(), spec.memory_limit);
-        let library = Counted(self.card.library(EngineLimits::default(), self.cudnn), self.engines.clone());
+        let library = Counted(self.card.library(EngineLimits::default(), self.cudnn, None), self.engines.clone());
         let gpu = CudaDevice::on(&self.card, spec, ledger, Arc::new(library), self.graphs).unwrap();
         let devices = vec![Arc::new(cpu) as Arc<dyn Device>, Arc::new(gpu)];
         Devices::from(plimsoll_runtime::Devices::with(devices, &Options::new().soft_placement(true)).unwrap())

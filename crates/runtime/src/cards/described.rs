@@ -8,7 +8,7 @@ use plimsoll_cards::{
     CudnnMode, DescribedCard, DescribedCudnn, Division, Environment, LogicalDevice, MachineDescription, Options, PhysicalDevice, resolve,
 };
 use plimsoll_device::{Device, DeviceKind, DeviceSpec, Executable, Library, Program};
-use plimsoll_device_cuda::{CudaDevice, CudaLibrary, CudnnLibrary, EngineName, Planner, Toolkit, without_cudnn};
+use plimsoll_device_cuda::{CudaDevice, CudaLibrary, CudaSource, CudnnLibrary, EngineName, Planner, Toolkit, without_cudnn};
 use plimsoll_device_spill::NoKernels;
 use plimsoll_kernels::CpuKernels;
 use plimsoll_memory::{Block, Ledger};
@@ -87,7 +87,7 @@ impl Planning<'_> {
     ///
     /// # Errors
     /// Where cuDNN has to compute: as [`Planning::planner`]; FAILED_PRECONDITION where the machine has none.
-    fn library(&mut self, card: &DescribedCard, notes: &mut Vec<String>) -> Result<Box<dyn Library>> {
+    fn library(&mut self, card: &DescribedCard, notes: &mut Vec<String>) -> Result<Box<dyn CudaSource>> {
         let mode = self.options.cudnn;
         let planner = match &card.cudnn {
             _ if mode == CudnnMode::Never => return Ok(Box::new(CudaLibrary)),
@@ -98,8 +98,12 @@ impl Planning<'_> {
         match planner {
             Ok((planner, there)) => {
                 let limits = super::limits(self.options, &Environment::new());
-                let properties = there.properties().to_string();
-                Ok(Box::new(CudnnLibrary::new(&planner, properties, &card.device.name, limits, mode)))
+                let (properties, name) = (there.properties().to_string(), &card.device.name);
+                let library = CudnnLibrary::new(&planner, properties, name, limits, mode);
+                Ok(Box::new(match &self.options.tuned {
+                    Some(table) => library.tuned(table, name),
+                    None => library,
+                }))
             }
             Err(why) if mode == CudnnMode::Always => Err(why),
             Err(why) => {
@@ -158,7 +162,7 @@ fn gpus(machine: &MachineDescription, mut planning: Planning<'_>) -> Result<(Div
         }
     }
     let instructions = machine.processor.instructions;
-    let mut notes = Vec::new();
+    let (mut notes, mut own) = (Vec::new(), Vec::new());
     let mut device = |gpu: &LogicalDevice| {
         let card = gpu.card.as_ref().and_then(|card| machine.cards.iter().find(|described| described.device.uuid == card.device.uuid));
         match card {
@@ -169,6 +173,7 @@ fn gpus(machine: &MachineDescription, mut planning: Planning<'_>) -> Result<(Div
             }
             Some(card @ DescribedCard { granularity: Some(granularity), .. }) => {
                 let library = planning.library(card, &mut notes)?;
+                own.push((gpu.name.short(), library.tuned_for(&card.device.name)));
                 Ok(DescribedDevice::boxed(CudaDevice::spec(*granularity, gpu.real_spec(instructions)), library))
             }
             _ => Ok(DescribedDevice::with(gpu.simulated_spec(instructions), CpuKernels)),
@@ -176,6 +181,7 @@ fn gpus(machine: &MachineDescription, mut planning: Planning<'_>) -> Result<(Div
     };
     let devices = division.of(DeviceKind::Gpu).map(&mut device).collect::<Result<_>>()?;
     division.notes.append(&mut notes);
+    division.notes.extend(options.tuned.as_ref().map_or_else(Vec::new, |table| crate::devices::untimed_of(table, own)));
     Ok((division, devices))
 }
 

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use plimsoll_base::{Bytes, Code, Error, Result};
-use plimsoll_cards::{CudnnMode, Division, Environment, LogicalDevice, Options, PhysicalDevice, Processor, Reserve, resolve};
+use plimsoll_cards::{Division, Environment, LogicalDevice, Options, PhysicalDevice, Processor, Reserve, resolve};
 use plimsoll_device::{Device, DeviceKind, DeviceSpec, InstructionSet};
 use plimsoll_device_cuda::{CudaCard, CudaDevice, EngineLimits, GraphUse};
 use plimsoll_device_sim::{Compute, SimDevice};
@@ -114,7 +114,7 @@ fn open_on(
     let limits = limits(options, environment);
     let mut open = |gpu| {
         let card = card_of(gpu, infos)?;
-        device(gpu, card, boards.entry(card).or_default(), &seat, asking, (limits, options.cudnn))
+        device(gpu, card, boards.entry(card).or_default(), &seat, asking, (limits, options))
     };
     let devices = gpus.into_iter().map(&mut open).collect::<Result<_>>()?;
     Ok((division, devices))
@@ -211,7 +211,7 @@ fn device(
     board: &Board,
     seat: &Seat,
     asking: &Arc<Asking>,
-    (limits, mode): (EngineLimits, CudnnMode),
+    (limits, options): (EngineLimits, &Options),
 ) -> Result<Arc<dyn Device>> {
     let instructions = InstructionSet::detect();
     let spec = match board {
@@ -221,7 +221,10 @@ fn device(
     let ledger = Ledger::with_upstream(spec.name.to_string(), spec.memory_limit, upstream(gpu, card, &spec, seat, asking));
     Ok(match board {
         Board::Simulated(compute) => Arc::new(SimDevice::on(compute, spec, ledger, Arc::new(CpuKernels))?),
-        Board::Nvidia(card) => Arc::new(CudaDevice::on(card, spec, ledger, card.library(limits, mode), GraphUse::on(card.name()))?),
+        Board::Nvidia(card) => {
+            let library = card.library(limits, options.cudnn, options.tuned.as_deref());
+            Arc::new(CudaDevice::on(card, spec, ledger, library, GraphUse::on(card.name()))?)
+        }
     })
 }
 
