@@ -58,6 +58,7 @@ pub struct DescribedCard {
 pub struct DescribedCudnn {
     version: usize,
     properties: String,
+    handle: Bytes,
 }
 
 impl DescribedCudnn {
@@ -66,9 +67,20 @@ impl DescribedCudnn {
     /// # Errors
     /// INVALID_ARGUMENT where the properties are no object of numbers, words, switches and lists of whole numbers.
     pub fn new(version: usize, properties: &str) -> Result<DescribedCudnn> {
-        let entry = serde_json::from_str(properties).map(|properties| CudnnEntry { version, properties });
+        let entry = serde_json::from_str(properties).map(|properties| CudnnEntry { version, properties, handle_bytes: 0 });
         let entry = entry.map_err(|error| Error::invalid_argument(format!("properties of a card: {error}")))?;
         entry.checked().map_err(|(field, why)| Error::invalid_argument(format!("{field}: {why}")))
+    }
+
+    /// The same, of which a program that computes with it has a handle on the card, which takes so many bytes there.
+    #[must_use]
+    pub fn taking(self, handle: Bytes) -> DescribedCudnn {
+        DescribedCudnn { handle, ..self }
+    }
+
+    /// The bytes of the card that a handle takes, beside the context.
+    pub fn handle(&self) -> Bytes {
+        self.handle
     }
 
     /// Its version.
@@ -129,6 +141,8 @@ struct CardEntry {
 #[serde(deny_unknown_fields)]
 struct CudnnEntry {
     version: usize,
+    #[serde(default)]
+    handle_bytes: u64,
     properties: serde_json::Map<String, Value>,
 }
 
@@ -221,7 +235,8 @@ impl ProcessorEntry {
 impl CudnnEntry {
     fn of(cudnn: &DescribedCudnn) -> CudnnEntry {
         // The properties are those of an object.
-        CudnnEntry { version: cudnn.version, properties: serde_json::from_str(&cudnn.properties).unwrap_or_default() }
+        let properties = serde_json::from_str(&cudnn.properties).unwrap_or_default();
+        CudnnEntry { version: cudnn.version, handle_bytes: cudnn.handle.0, properties }
     }
 
     /// The properties go to cuDNN as they are: whatever has another form than what it writes is refused here.
@@ -239,7 +254,8 @@ impl CudnnEntry {
             }
         }
         let version = within("cudnn.version", self.version, 1..=1_000_000_000)?;
-        Ok(DescribedCudnn { version, properties: Value::Object(self.properties).to_string() })
+        let handle = Bytes(within("cudnn.handle_bytes", self.handle_bytes, 0..=MOST_BYTES.0)?);
+        Ok(DescribedCudnn { version, properties: Value::Object(self.properties).to_string(), handle })
     }
 }
 
@@ -335,7 +351,7 @@ mod tests {
         let mut cards: Vec<DescribedCard> =
             simulated.into_iter().map(|device| DescribedCard { device, granularity: None, cudnn: None }).collect();
         let properties = r#"{"deviceName": "a card", "deviceVer": 900, "isTccDriver": false, "maxGridSize": [9, 8, 7], "cudaDeviceId": 0}"#;
-        let cudnn = Some(DescribedCudnn::new(92_600, properties).unwrap());
+        let cudnn = Some(DescribedCudnn::new(92_600, properties).unwrap().taking(Bytes(10 << 20)));
         cards.push(DescribedCard { device: real, granularity: Some(2 << 20), cudnn });
         MachineDescription { processor, cards }
     }
@@ -365,6 +381,7 @@ mod tests {
             ("\"speed\": 2.0", "\"speed\": 0.0", "cards[0].simulation.speed"),
             ("\"speed\": 2.0", "\"speed\": 1e999", "number out of range at line"),
             ("\"version\": 92600", "\"version\": 0", "cards[3].cudnn.version"),
+            ("\"handle_bytes\": 10485760", "\"handle_bytes\": 18446744073709551615", "cards[3].cudnn.handle_bytes"),
             ("\"deviceVer\": 900", "\"deviceVer\": null", "cards[3].cudnn: properties.deviceVer is not what cuDNN says of a card"),
             ("\"deviceVer\": 900", "\"deviceVer\": {}", "cards[3].cudnn: properties.deviceVer"),
             ("\"deviceVer\": 900", "\"deviceVer\": -1", "cards[3].cudnn: properties.deviceVer"),

@@ -11,15 +11,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use plimsoll_base::{Code, DataType, Error, Result};
 use plimsoll_cards::CudnnMode;
-use plimsoll_device::{Cost, DeviceSpec, KernelCall, Library, Load, Step, Tuned, TunedCudnn, TunedFor, TunedPart, Variant};
+use plimsoll_device::{Cost, DeviceSpec, FINISHED, KernelCall, Library, Load, Step, Tuned, TunedCudnn, TunedFor, TunedPart, Variant};
 use plimsoll_request::KernelRequest;
 use plimsoll_request::anchor::{Anchor, Epilogue};
 use plimsoll_request::conv::ConvSpec;
 use plimsoll_request::product::ProductSpec;
 use plimsoll_request::window::{Axes, Layout, WindowAxis};
 
-use crate::cudnn::{ConvolutionKind, ConvolutionPlan, Cudnn, Engine, EngineLimits, EngineName, PlanFor, Planner};
+use crate::cudnn::{ConvolutionKind, ConvolutionPlan, Cudnn, Engine, EngineLimits, EngineName, Finish, PlanFor, Planner};
 use crate::emit::{self, Convolution, Emitted, KernelArg};
+use crate::finishing::Finishing;
 use crate::rates::{Rates, Task, Way};
 use crate::source::{CudaLibrary, CudaSource, OWN, multiplied, scratch_of, variant_of};
 
@@ -40,6 +41,16 @@ pub struct CudnnLibrary {
     chosen: Mutex<Vec<(Wanted, Option<Engine>)>>,
 }
 
+/// The engines of a request.
+struct Ways {
+    /// The one to be taken first.
+    engines: Vec<EngineName>,
+    /// That of the bare convolution.
+    bare: Option<EngineName>,
+    /// Whether the kernels of this crate are to be taken before them.
+    kernels_first: bool,
+}
+
 /// An engine that was asked for: of a name, or the first within the limits.
 type Wanted = (ConvolutionPlan, Option<EngineName>);
 
@@ -52,6 +63,8 @@ struct Asked<'a> {
     shape: Vec<u64>,
     task: Task,
     epilogue: Option<&'a Epilogue>,
+    /// The epilogue as engines may have it.
+    finishing: Option<Finishing>,
     /// Whether operands of the epilogue may lie where results do.
     may_overlap: bool,
 }
@@ -87,21 +100,21 @@ fn as_convolution(data_type: DataType, spec: &ProductSpec) -> Option<(Convolutio
     };
     let axes = Axes::new(&[WindowAxis::ONE]).ok()?;
     let spec = ConvSpec { data_type, batch, in_c, out_c, axes, layout: Layout::ChannelsLast, groups: 1 };
-    Some((ConvolutionPlan { kind, spec }, places))
+    Some((ConvolutionPlan::of(kind, spec), places))
 }
 
 impl Asked<'_> {
     /// None for other requests, and where the epilogue can fail: it would have written a part of its results.
     fn of(request: &KernelRequest) -> Option<Asked<'_>> {
         let asked = |kind, spec: &ConvSpec, shape| {
-            let (plan, places, task) = (ConvolutionPlan { kind, spec: *spec }, Place::of(kind), Task::Convolution(kind));
-            Asked { plan, places, shape, task, epilogue: None, may_overlap: false }
+            let (plan, places, task) = (ConvolutionPlan::of(kind, *spec), Place::of(kind), Task::Convolution(kind));
+            Asked { plan, places, shape, task, epilogue: None, finishing: None, may_overlap: false }
         };
         let (asked, epilogue) = match request {
             KernelRequest::Anchor { anchor: Anchor::Product(data_type, spec), epilogue, pooling: None } => {
                 let (plan, places) = as_convolution(*data_type, spec)?;
-                let asked = Asked { plan, places, shape: vec![spec.m, spec.n], task: Task::Product, epilogue: None, may_overlap: true };
-                (asked, epilogue.as_ref())
+                let (shape, task) = (vec![spec.m, spec.n], Task::Product);
+                (Asked { plan, places, shape, task, epilogue: None, finishing: None, may_overlap: true }, epilogue.as_ref())
             }
             KernelRequest::Anchor { anchor: Anchor::Conv(spec), epilogue, pooling: None } => {
                 (asked(ConvolutionKind::Forward, spec, spec.output()), epilogue.as_ref())
@@ -113,7 +126,16 @@ impl Asked<'_> {
             _ => return None,
         };
         let is_safe = epilogue.is_none_or(|epilogue| !epilogue.expr.can_fail());
-        is_safe.then_some(Asked { epilogue, ..asked })
+        let ConvolutionPlan { kind, spec, .. } = asked.plan;
+        let may_finish = kind == ConvolutionKind::Forward && spec.layout == Layout::ChannelsLast;
+        let finishing = epilogue.filter(|_| may_finish).and_then(|epilogue| Finishing::of(spec.data_type, &asked.shape, epilogue));
+        is_safe.then_some(Asked { epilogue, finishing, ..asked })
+    }
+
+    /// The convolution with that behind it; none where it is not the request's epilogue.
+    fn plan_with(&self, finish: Finish) -> Option<ConvolutionPlan> {
+        let is_whole = self.finishing.is_some_and(|finishing| finishing.finish == finish);
+        (is_whole || !finish.is_some()).then_some(ConvolutionPlan { finish, ..self.plan })
     }
 
     /// What runs: the convolution, and a kernel for the epilogue.
@@ -123,7 +145,13 @@ impl Asked<'_> {
     fn emitted(&self, engine: &EngineName, limits: EngineLimits) -> Result<Emitted> {
         let mut emitted = Emitted { between: vec![engine.workspace.0], ..Emitted::default() };
         let mut result = KernelArg::Argument(Anchor::INPUTS as u32);
-        if let Some(Epilogue { expr, operands }) = self.epilogue {
+        let mut further = Vec::new();
+        if let Some(Finishing { bias, residual, .. }) = self.finishing.filter(|_| engine.finish.is_some()) {
+            let argument = |at: usize| KernelArg::Argument((Anchor::INPUTS + at) as u32);
+            let operands = self.epilogue.map_or(0, |epilogue| epilogue.operands.len());
+            result = argument(operands);
+            further.extend([bias].into_iter().chain(residual).map(argument));
+        } else if let Some(Epilogue { expr, operands }) = self.epilogue {
             let all: Vec<Vec<u64>> = [self.shape.clone()].into_iter().chain(operands.iter().cloned()).collect();
             let elements = self.shape.iter().product::<u64>();
             let behind = emit::emit(&KernelRequest::Expr { expr: expr.clone(), shape: self.shape.clone(), operands: all })?;
@@ -150,14 +178,22 @@ impl Asked<'_> {
                 behind.kernels.iter().map(|kernel| emit::Kernel { args: kernel.args.iter().map(rename).collect(), ..kernel.clone() });
             emitted.kernels = kernels.collect();
         }
-        let tensors = self.places.map(|place| match place {
+        let tensors = self.places.iter().map(|place| match place {
             Place::First => KernelArg::Argument(0),
             Place::Second => KernelArg::Argument(1),
             Place::Result => result,
         });
-        emitted.convolution =
-            Some(Convolution { plan: self.plan, engine: engine.clone(), limits, tensors, workspace: KernelArg::Between(0) });
+        let plan = self.plan_with(engine.finish);
+        let plan = plan.ok_or_else(|| Error::internal(format!("{engine} of a request with another epilogue")))?;
+        let tensors = tensors.chain(further).collect();
+        emitted.convolution = Some(Convolution { plan, engine: engine.clone(), limits, tensors, workspace: KernelArg::Between(0) });
         Ok(emitted)
+    }
+
+    /// The predicted seconds of a kernel for the epilogue: it reads and writes the result.
+    fn pass_seconds(&self, spec: &DeviceSpec) -> f64 {
+        let bytes = self.shape.iter().map(|size| *size as f64).product::<f64>() * self.plan.spec.data_type.size().unwrap_or(0) as f64;
+        2.0 * bytes / spec.bandwidth
     }
 
     /// The arithmetic operations of the convolution.
@@ -236,31 +272,65 @@ impl CudnnLibrary {
         Ok(engine)
     }
 
-    /// The engine of a request, and whether it comes before the kernels of this crate: by times, where there are some of the request, else by
-    /// predictions. With the mode `Always` it always does.
-    fn choose(&self, spec: &DeviceSpec, request: &KernelRequest, asked: &Asked<'_>) -> Result<Option<(Engine, bool)>> {
-        let always = self.mode == CudnnMode::Always;
+    /// The engines of a request, the one to be taken first, and whether the kernels of this crate come before them: by times, where there are some of
+    /// the request, else by predictions. With the mode `Always` they never do.
+    fn ways(&self, spec: &DeviceSpec, request: &KernelRequest, asked: &Asked<'_>) -> Result<Ways> {
         let times = if self.tuned.is_empty() { None } else { self.tuned.get(&Tuned::key(request)?) };
-        let mut kernels_are_faster = false;
+        let (mut timed, mut kernels_are_faster) = (None, false);
         for (name, _) in times.map_or(&[][..], |request| &request.times) {
             match name.parse::<EngineName>() {
-                Ok(name) => {
-                    if let Some(engine) = self.named(&asked.plan, &name)? {
-                        return Ok(Some((engine, always || !kernels_are_faster)));
+                Ok(name) if timed.is_none() => {
+                    if let Some(plan) = asked.plan_with(name.finish) {
+                        timed = self.named(&plan, &name)?;
                     }
                 }
-                Err(_) => kernels_are_faster |= name == OWN,
+                Ok(_) => {}
+                Err(_) => kernels_are_faster |= name == OWN && timed.is_none(),
             }
         }
-        let Some(engine) = self.engine(&asked.plan)? else { return Ok(None) };
-        let seconds = |way| self.rates.seconds(spec, asked.task, way, asked.operations());
-        let is_faster = !kernels_are_faster && seconds(Way::of(&engine)) < seconds(Way::Kernels);
-        Ok(Some((engine, always || is_faster)))
+        let is_bare = |engine: &Engine| !engine.name.finish.is_some();
+        let bare = match timed.clone().filter(is_bare) {
+            Some(engine) => Some(engine),
+            None => self.engine(&asked.plan)?,
+        };
+        let finished = match timed.clone().filter(|engine| !is_bare(engine)) {
+            Some(engine) => Some(engine),
+            None => match asked.finishing.and_then(|finishing| asked.plan_with(finishing.finish)) {
+                Some(plan) => self.engine(&plan)?,
+                None => None,
+            },
+        };
+        // Times are those of the whole request, or of the bare convolution.
+        let times_are_whole = Tuned::subject(request) == *request;
+        let seconds = |engine: &Engine| self.rates.seconds(spec, asked.task, Way::of(engine), asked.operations());
+        let with_kernel = |engine: &Engine| seconds(engine) + asked.epilogue.map_or(0.0, |_| asked.pass_seconds(spec));
+        let finished_is_first = match (&bare, &finished, &timed) {
+            (_, Some(finished), Some(timed)) if times_are_whole => timed == finished,
+            (Some(bare), Some(finished), _) => seconds(finished) <= with_kernel(bare),
+            _ => true,
+        };
+        let best = [&finished, &bare].into_iter().flatten().map(with_kernel).fold(f64::INFINITY, f64::min);
+        let kernels_first = match timed.is_some() || kernels_are_faster {
+            true => kernels_are_faster,
+            false => best >= self.rates.seconds(spec, asked.task, Way::Kernels, asked.operations()),
+        };
+        let of_bare = bare.as_ref().map(|bare| bare.name.clone());
+        let mut engines: Vec<EngineName> = [finished, bare].into_iter().flatten().map(|engine| engine.name).collect();
+        if !finished_is_first {
+            engines.reverse();
+        }
+        Ok(Ways { engines, bare: of_bare, kernels_first: kernels_first && self.mode != CudnnMode::Always })
     }
 
     /// The variant of an engine. Where the kernels of this crate compute the request too, its cost is theirs: which of them is taken is the library's
-    /// own decision.
-    fn variant(&self, asked: &Asked<'_>, engine: &EngineName, kernels: Option<&Variant>) -> Result<Variant> {
+    /// own decision. What an engine computes behind the convolution has bits of its own, which are told by the name of the bare engine before it: a plan
+    /// that takes that one takes it finished, too.
+    fn variant(
+        &self,
+        asked: &Asked<'_>,
+        (engine, bare): (&EngineName, Option<&EngineName>),
+        kernels: Option<&Variant>,
+    ) -> Result<Variant> {
         let emitted = asked.emitted(engine, self.limits)?;
         let mut variant = match kernels {
             Some(kernels) => {
@@ -275,7 +345,11 @@ impl CudnnLibrary {
             }
         };
         let name = engine.to_string();
-        (variant.name, variant.numerics) = (name.as_str().into(), name.as_str().into());
+        let numerics = match bare.filter(|_| engine.finish.is_some()) {
+            Some(bare) => format!("{bare}{FINISHED}{name}"),
+            None => name.clone(),
+        };
+        (variant.name, variant.numerics) = (name.into(), numerics.into());
         Ok(variant)
     }
 
@@ -292,22 +366,28 @@ impl CudnnLibrary {
 impl Library for CudnnLibrary {
     fn variants(&self, spec: &DeviceSpec, request: &KernelRequest) -> Result<Vec<Variant>> {
         let Some(asked) = Asked::of(request) else { return CudaLibrary.variants(spec, request) };
-        let Some((engine, is_first)) = self.choose(spec, request, &asked)? else { return CudaLibrary.variants(spec, request) };
+        let Ways { engines, bare, kernels_first } = self.ways(spec, request, &asked)?;
         let kernels = CudnnLibrary::kernels(spec, request)?;
-        let by_cudnn = self.variant(&asked, &engine.name, kernels.as_ref())?;
-        Ok(match kernels {
-            None => vec![by_cudnn],
-            Some(kernels) if is_first => vec![by_cudnn, kernels],
-            Some(kernels) => vec![kernels, by_cudnn],
-        })
+        if engines.is_empty() {
+            return CudaLibrary.variants(spec, request);
+        }
+        let by_cudnn = engines.iter().map(|engine| self.variant(&asked, (engine, bare.as_ref()), kernels.as_ref()));
+        let mut variants: Vec<Variant> = by_cudnn.collect::<Result<_>>()?;
+        if let Some(kernels) = kernels {
+            variants.insert(if kernels_first { 0 } else { variants.len() }, kernels);
+        }
+        Ok(variants)
     }
 
     /// Each engine of this version is known by its name: whether the card has it with so much workspace, it says when a program is loaded.
     fn has(&self, spec: &DeviceSpec, request: &KernelRequest, variant: &Variant) -> Result<bool> {
         let named = variant.name.parse::<EngineName>().ok().filter(|name| name.version == self.planner.version());
         match (named, Asked::of(request)) {
-            (Some(engine), Some(asked)) if engine.workspace <= self.limits.workspace => {
-                Ok(self.variant(&asked, &engine, CudnnLibrary::kernels(spec, request)?.as_ref())? == *variant)
+            (Some(engine), Some(asked)) if engine.workspace <= self.limits.workspace && asked.plan_with(engine.finish).is_some() => {
+                let made = self.variant(&asked, (&engine, None), CudnnLibrary::kernels(spec, request)?.as_ref())?;
+                // Where the plan was made, the bare engine may be another one.
+                let is_named = variant.numerics.rsplit(FINISHED).next() == Some(&*made.numerics);
+                Ok(is_named && Variant { numerics: variant.numerics.clone(), ..made } == *variant)
             }
             _ => CudaLibrary.has(spec, request, variant),
         }
@@ -324,8 +404,14 @@ impl CudaSource for CudnnLibrary {
     fn candidates(&self, spec: &DeviceSpec, request: &KernelRequest, engines: usize) -> Result<Vec<Variant>> {
         let Some(asked) = Asked::of(request) else { return CudaLibrary.candidates(spec, request, engines) };
         let kernels = CudnnLibrary::kernels(spec, request)?;
-        let engines = self.engines(&asked.plan, engines)?;
-        let by_engines = engines.iter().map(|engine| self.variant(&asked, &engine.name, kernels.as_ref()));
+        let bare = self.engines(&asked.plan, engines)?;
+        let finished = match asked.finishing.and_then(|finishing| asked.plan_with(finishing.finish)) {
+            Some(plan) => self.engines(&plan, engines)?,
+            None => Vec::new(),
+        };
+        let first = bare.first().map(|engine| engine.name.clone());
+        let by_engines =
+            finished.iter().chain(&bare).map(|engine| self.variant(&asked, (&engine.name, first.as_ref()), kernels.as_ref()));
         by_engines.chain(kernels.clone().map(Ok)).collect()
     }
 

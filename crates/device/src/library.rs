@@ -16,6 +16,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Cost, DeviceSpec, Load, Prepared};
 
+/// Stands in the [`Variant::numerics`] of a way that has bits of its own because it finishes an epilogue itself: behind the numerics of the way that it
+/// does so in the place of. A plan that wants those takes it, too.
+pub const FINISHED: char = '>';
+
 /// One way to compute a request: one kernel, or several one after the other.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Variant {
@@ -83,6 +87,13 @@ pub struct KernelCall {
     pub variant: Arc<Variant>,
     /// Which of its steps.
     pub step: u32,
+}
+
+impl Variant {
+    /// Whether it is a way of these numerics, or one that finishes an epilogue in its place.
+    pub fn is_of(&self, numerics: &str) -> bool {
+        self.numerics.strip_prefix(numerics).is_some_and(|rest| rest.is_empty() || rest.starts_with(FINISHED))
+    }
 }
 
 impl KernelCall {

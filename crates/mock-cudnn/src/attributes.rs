@@ -6,6 +6,7 @@ use std::ffi::c_int;
 pub mod kind {
     use super::c_int;
 
+    pub const POINTWISE: c_int = 0;
     pub const WINDOW: c_int = 1;
     pub const ENGINE: c_int = 2;
     pub const CHOICE: c_int = 3;
@@ -15,13 +16,15 @@ pub mod kind {
     pub const FORWARD: c_int = 10;
     pub const BY_FILTER: c_int = 11;
     pub const BY_INPUT: c_int = 12;
+    pub const ON_EACH: c_int = 13;
     pub const GRAPH: c_int = 15;
     pub const PACK: c_int = 16;
     pub const TENSOR: c_int = 17;
     pub const PROPERTIES: c_int = 38;
 
-    pub const ALL: [c_int; 13] =
-        [WINDOW, ENGINE, CHOICE, HEURISTICS, PLAN, KNOB, FORWARD, BY_FILTER, BY_INPUT, GRAPH, PACK, TENSOR, PROPERTIES];
+    pub const ALL: [c_int; 15] = [
+        POINTWISE, WINDOW, ENGINE, CHOICE, HEURISTICS, PLAN, KNOB, FORWARD, BY_FILTER, BY_INPUT, ON_EACH, GRAPH, PACK, TENSOR, PROPERTIES,
+    ];
 }
 
 /// The type of an attribute's elements, by its number in `cudnnBackendAttributeType_t`, and their bytes.
@@ -37,6 +40,8 @@ pub const ADDRESS: Element = Element(6, 8);
 pub const CONVOLUTION_MODE: Element = Element(7, 4);
 pub const HEURISTICS_MODE: Element = Element(8, 4);
 pub const KNOB_TYPE: Element = Element(9, 4);
+pub const NAN: Element = Element(10, 4);
+pub const POINTWISE_MODE: Element = Element(14, 4);
 pub const NUMERICAL_NOTE: Element = Element(11, 4);
 pub const DESCRIPTOR: Element = Element(15, 8);
 pub const BEHAVIOUR_NOTE: Element = Element(19, 4);
@@ -55,7 +60,10 @@ pub struct Attribute {
 pub fn attribute(of: c_int, name: c_int) -> Option<Attribute> {
     let first = first_of(of);
     let (element, is_list) = match (of, name) {
-        (kind::WINDOW, 100) => (TYPE, false),
+        (kind::POINTWISE, 0) => (POINTWISE_MODE, false),
+        (kind::POINTWISE, 1) | (kind::WINDOW, 100) => (TYPE, false),
+        (kind::POINTWISE, 2) => (NAN, false),
+        (kind::ON_EACH, 750..=753) => (DESCRIPTOR, false),
         (kind::WINDOW, 101) => (CONVOLUTION_MODE, false),
         (kind::WINDOW, 102..=105) => (INTEGER, true),
         (kind::WINDOW, 106) | (kind::ENGINE, 1301) | (kind::PLAN, 402) | (kind::KNOB, 601) | (kind::TENSOR, 900 | 906) => (INTEGER, false),

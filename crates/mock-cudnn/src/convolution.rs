@@ -5,6 +5,7 @@ use std::ffi::c_int;
 use plimsoll_base::{Bf16, F16};
 
 use crate::attributes::kind;
+use crate::behind::Finish;
 use crate::descriptor::{Answer, because};
 use crate::status::BAD;
 
@@ -17,6 +18,8 @@ pub struct Tensor {
     pub sizes: Vec<i64>,
     pub strides: Vec<i64>,
     pub alignment: i64,
+    /// Whether it is never in memory.
+    pub is_virtual: bool,
 }
 
 /// How the filter slides along each axis.
@@ -123,6 +126,26 @@ impl Tensor {
     }
 }
 
+impl Finish {
+    /// # Safety
+    /// The bytes of bias and residual are there, and nothing writes them.
+    unsafe fn apply(&self, y: &mut Dense, places: &[*mut u8]) {
+        // SAFETY: the caller's promise.
+        let mut read = self.tensors().skip(1).zip(places).map(|(tensor, place)| unsafe { tensor.read(*place, false) });
+        let (bias, residual) = (read.next(), read.next());
+        for (at, value) in y.values.iter_mut().enumerate() {
+            let mut float = *value as f32;
+            if let Some(residual) = &residual {
+                float += residual.values[at] as f32;
+            }
+            if let Some(bias) = &bias {
+                float += bias.values[at % bias.channels] as f32;
+            }
+            *value = f64::from(if self.relu && float <= 0.0 { 0.0 } else { float });
+        }
+    }
+}
+
 /// Rounded to 10 bits behind the first, as tensor cores take floats.
 fn tensor_float(value: f32) -> f32 {
     if value.is_finite() { f32::from_bits(value.to_bits().wrapping_add(0x1000) & !0x1fff) } else { value }
@@ -193,11 +216,12 @@ impl Convolution {
         pairs.into_iter().map(|(position, tap, element)| (position as usize, tap as usize, element as usize)).collect()
     }
 
-    /// Computes it, from and to where input, filter and result are.
+    /// Computes it, from and to where input, filter and result are. Behind it come `finish` and where bias and residual are: floats, which are rounded to
+    /// the type of the result in the end.
     ///
     /// # Safety
     /// Their bytes are there, and nothing else uses them.
-    pub unsafe fn compute(&self, [input, filter, result]: [*mut u8; 3], tensor_cores: bool) {
+    pub unsafe fn compute(&self, [input, filter, result]: [*mut u8; 3], finish: Option<(&Finish, &[*mut u8])>, tensor_cores: bool) {
         let read = |tensor: &Tensor, from: *mut u8, is_computed: bool| match is_computed {
             true => tensor.empty(),
             // SAFETY: the caller's promise.
@@ -225,7 +249,13 @@ impl Convolution {
         // SAFETY: the caller's promise.
         unsafe {
             match self.kind {
-                kind::FORWARD => self.result.write(result, &y),
+                kind::FORWARD => match finish {
+                    None => self.result.write(result, &y),
+                    Some((finish, places)) => {
+                        finish.apply(&mut y, places);
+                        finish.result.write(result, &y);
+                    }
+                },
                 kind::BY_INPUT => self.input.write(input, &x),
                 _ => self.filter.write(filter, &w),
             }

@@ -5,6 +5,7 @@ use std::ffi::c_int;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::attributes::kind;
+use crate::behind::{Behind, OnEach};
 use crate::convolution::{Convolution, Tensor, Window};
 use crate::engines::Engine;
 use crate::status::{BAD, NO_HOST_MEMORY, NULL, Status};
@@ -39,6 +40,9 @@ pub enum Made {
     Tensor(Tensor),
     Window(Window),
     Convolution(Convolution),
+    /// `cudnnPointwiseMode_t`.
+    Pointwise(c_int),
+    OnEach(OnEach),
     Graph(Graph),
     /// A card's properties, as JSON.
     Properties(String),
@@ -50,10 +54,11 @@ pub enum Made {
     Pack(Pack),
 }
 
-/// A convolution, and the handle whose card it is for.
+/// A convolution with what is behind it, and the handle whose card it is for.
 #[derive(Clone, Debug)]
 pub struct Graph {
     pub convolution: Convolution,
+    pub behind: Behind,
     pub handle: Option<usize>,
 }
 

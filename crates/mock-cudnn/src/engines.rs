@@ -4,6 +4,7 @@ use std::ffi::c_int;
 
 use crate::attributes::kind;
 use crate::convolution::Convolution;
+use crate::descriptor::Graph;
 
 /// A way to compute.
 #[derive(Clone, Debug, PartialEq)]
@@ -31,14 +32,27 @@ impl Engine {
         self.numerics.contains(&TENSOR_CORE)
     }
 
-    /// The engine for a convolution with that number, with these knobs; with none, as it comes.
-    pub fn of(convolution: &Convolution, index: i64, knobs: &[(c_int, i64)]) -> Option<Engine> {
-        let mut engines = Engine::all(convolution).into_iter();
+    /// The engine for a graph with that number, with these knobs; with none, as it comes.
+    pub fn of(graph: &Graph, index: i64, knobs: &[(c_int, i64)]) -> Option<Engine> {
+        let mut engines = Engine::all(graph).into_iter();
         engines.find(|engine| engine.index == index && (knobs.is_empty() || engine.knobs == knobs))
     }
 
     /// All of them, best first.
-    pub fn all(convolution: &Convolution) -> Vec<Engine> {
+    pub fn all(graph: &Graph) -> Vec<Engine> {
+        let Graph { convolution, behind, .. } = graph;
+        // Each bare engine has one of another number that finishes, if what is behind is such as these compute.
+        let is_bare = behind.0.is_empty();
+        if !is_bare && behind.finish(convolution).is_none() {
+            return Vec::new();
+        }
+        let numbers = |index: i64| match index {
+            _ if is_bare => index,
+            67 => 51,
+            48 => 33,
+            70 => 44,
+            other => other,
+        };
         let engine = |index, knobs: &[(c_int, i64)], numerics: &[c_int], workspace| {
             let (knobs, numerics) = (knobs.to_vec(), numerics.to_vec());
             let units = match (index, knobs.first()) {
@@ -48,7 +62,7 @@ impl Engine {
                 (20 | 70, _) => 3,
                 _ => 2,
             };
-            Engine { index, knobs, numerics, behaviour: Vec::new(), workspace, units }
+            Engine { index: numbers(index), knobs, numerics, behaviour: Vec::new(), workspace, units }
         };
         let Convolution { kind: of, input, filter, .. } = convolution;
         let bytes = convolution.tensors().iter().map(|tensor| tensor.elements() * tensor.element().unwrap_or(0) as u64).sum::<u64>();

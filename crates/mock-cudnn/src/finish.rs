@@ -6,6 +6,7 @@ use std::ffi::c_int;
 use serde_json::Value;
 
 use crate::attributes::{first_of, kind};
+use crate::behind::{ADD, Behind, OnEach};
 use crate::convolution::{Convolution, Tensor, Window};
 use crate::descriptor::{Answer, Choice, Descriptor, Graph, Made, Pack, Plan, State, because};
 use crate::driver;
@@ -57,7 +58,10 @@ fn made(of: c_int, state: &State) -> Answer<Made> {
         kind::TENSOR => tensor(state).map(Made::Tensor),
         kind::WINDOW => window(state).map(Made::Window),
         kind::FORWARD | kind::BY_FILTER | kind::BY_INPUT => convolution(of, state).map(Made::Convolution),
-        kind::GRAPH => graph(state).map(Made::Graph),
+        // It is an addition where nothing is said.
+        kind::POINTWISE => Ok(Made::Pointwise(state.number(0).unwrap_or(ADD))),
+        kind::ON_EACH => on_each(state).map(Made::OnEach),
+        kind::GRAPH => graph(state),
         kind::PROPERTIES => properties(state).map(Made::Properties),
         kind::HEURISTICS => heuristics(state),
         kind::ENGINE => engine(state).map(Made::Engine),
@@ -72,7 +76,7 @@ fn tensor(state: &State) -> Answer<Tensor> {
     let (sizes, strides) = (state.integers(902).unwrap_or_default(), state.integers(903).unwrap_or_default());
     let alignment = state.integer(900).unwrap_or(0);
     let data_type = state.number(901).unwrap_or(0);
-    let element = Tensor { name: 0, data_type, sizes: Vec::new(), strides: Vec::new(), alignment }.element().unwrap_or(4);
+    let element = Tensor { name: 0, data_type, sizes: Vec::new(), strides: Vec::new(), alignment, is_virtual: false }.element().unwrap_or(4);
     if sizes.is_empty() || sizes.len() > 8 || sizes.len() != strides.len() {
         return because(BAD, "sizes and strides of a tensor");
     }
@@ -82,7 +86,8 @@ fn tensor(state: &State) -> Answer<Tensor> {
     if alignment <= 0 || alignment % element as i64 != 0 {
         return because(BAD, format!("an alignment of {alignment} bytes"));
     }
-    Ok(Tensor { name: state.integer(906).unwrap_or(0), data_type, sizes, strides, alignment })
+    let is_virtual = state.values.get(&907).is_some_and(|bytes| bytes[..] != [0]);
+    Ok(Tensor { name: state.integer(906).unwrap_or(0), data_type, sizes, strides, alignment, is_virtual })
 }
 
 fn window(state: &State) -> Answer<Window> {
@@ -119,13 +124,49 @@ fn convolution(of: c_int, state: &State) -> Answer<Convolution> {
     Convolution { kind: of, filter: tensor(3)?, input: tensor(4)?, result: tensor(5)?, window, alpha, beta }.checked()
 }
 
-fn graph(state: &State) -> Answer<Graph> {
-    let operations = state.others.get(&801).map_or(&[][..], Vec::as_slice);
-    let [operation] = operations else { return because(BAD, format!("a graph of {} operations", operations.len())) };
-    match operation.made()? {
-        Made::Convolution(convolution) => Ok(Graph { convolution, handle: handle(state, 800) }),
-        _ => because(BAD, "a graph of what is no operation"),
+fn on_each(state: &State) -> Answer<OnEach> {
+    let mode = match state.other(750).map(|other| other.made()) {
+        Some(Ok(Made::Pointwise(mode))) => mode,
+        Some(_) => return because(BAD, "an operation on each element that is none"),
+        None => ADD,
+    };
+    let tensor = |name| match state.other(name).map(|other| other.made()) {
+        Some(Ok(Made::Tensor(tensor))) => Ok(Some(tensor)),
+        Some(_) => because(BAD, format!("attribute {name} is no tensor")),
+        None => Ok(None),
+    };
+    let (Some(from), Some(to)) = (tensor(751)?, tensor(753)?) else { return because(BAD, "no tensor, or no result") };
+    match tensor(752)? {
+        None if mode == ADD => because(BAD, "a sum of one tensor"),
+        second => Ok(OnEach { mode, from, second, to }),
     }
+}
+
+/// A convolution, and operations on each element of the result of the one before. One operation on each element is a graph, too, of which
+/// nothing is known here.
+fn graph(state: &State) -> Answer<Made> {
+    let operations = state.others.get(&801).map_or(&[][..], Vec::as_slice);
+    let Some((first, rest)) = operations.split_first() else { return because(BAD, "a graph of nothing") };
+    let convolution = match first.made()? {
+        Made::Convolution(convolution) => convolution,
+        each @ Made::OnEach(_) if rest.is_empty() => return Ok(each),
+        _ => return because(BAD, "a graph that does not begin with a convolution"),
+    };
+    if convolution.kind != kind::FORWARD && !rest.is_empty() {
+        return because(BAD, "what follows a gradient");
+    }
+    let mut value = convolution.result.name;
+    let mut behind = Behind::default();
+    for operation in rest {
+        match operation.made()? {
+            Made::OnEach(each) if each.from.name == value => {
+                value = each.to.name;
+                behind.0.push(each);
+            }
+            _ => return because(BAD, "an operation that is not behind the one before"),
+        }
+    }
+    Ok(Made::Graph(Graph { convolution, behind, handle: handle(state, 800) }))
 }
 
 fn handle(state: &State, name: c_int) -> Option<usize> {
@@ -168,7 +209,7 @@ fn heuristics(state: &State) -> Answer<Made> {
     let Some(graph) = graph_of(state, 201)? else { return because(BAD, "heuristics without a graph") };
     card(state, 204)?;
     let is_known = graph.convolution.tensors().iter().all(|tensor| tensor.element().is_some());
-    let engines = if is_known { Engine::all(&graph.convolution) } else { Vec::new() };
+    let engines = if is_known { Engine::all(&graph) } else { Vec::new() };
     Ok(Made::Engines(engines.into_iter().map(|engine| Choice { graph: graph.clone(), engine }).collect()))
 }
 
@@ -176,7 +217,7 @@ fn engine(state: &State) -> Answer<Choice> {
     let Some(graph) = graph_of(state, 1300)? else { return because(NULL, "an engine without a graph") };
     let knows_card = card(state, 1307)? || graph.handle.is_some();
     let index = state.integer(1301).unwrap_or(-1);
-    match Engine::of(&graph.convolution, index, &[]) {
+    match Engine::of(&graph, index, &[]) {
         None => because(NOT_SUPPORTED, format!("no engine {index}")),
         Some(engine) if engine.uses_tensor_cores() && !knows_card => because(WRONG_CARD, format!("engine {index} for no card")),
         Some(engine) => Ok(Choice { graph, engine }),
@@ -193,7 +234,7 @@ fn choice(state: &State) -> Answer<Choice> {
         _ => because(BAD, "a knob that is none"),
     };
     let knobs: Vec<(c_int, i64)> = knobs.iter().map(knob).collect::<Answer<_>>()?;
-    match Engine::of(&graph.convolution, engine.index, &knobs) {
+    match Engine::of(&graph, engine.index, &knobs) {
         Some(engine) => Ok(Choice { graph, engine }),
         None => because(NOT_SUPPORTED, format!("engine {} has no such knobs", engine.index)),
     }

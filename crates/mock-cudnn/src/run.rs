@@ -2,7 +2,8 @@
 
 use std::ffi::{c_int, c_void};
 
-use crate::convolution::Convolution;
+use crate::behind::Finish;
+use crate::convolution::{Convolution, Tensor};
 use crate::descriptor::{Answer, Descriptor, Made, Pack, Plan, because};
 use crate::driver;
 use crate::status::{BAD, MISALIGNED, NULL};
@@ -10,8 +11,10 @@ use crate::status::{BAD, MISALIGNED, NULL};
 /// A convolution with the addresses of its tensors and of its workspace.
 struct Work {
     convolution: Convolution,
+    finish: Option<Finish>,
     tensor_cores: bool,
-    tensors: [u64; 3],
+    /// Each with its extent: input, filter, result, bias, residual.
+    tensors: Vec<(u64, u64)>,
     workspace: (u64, u64),
     units: u64,
 }
@@ -23,8 +26,7 @@ const LEFT: u8 = 0xB5;
 
 impl Work {
     fn run(&self) -> c_int {
-        let of = self.convolution.tensors();
-        let places: [*mut u8; 3] = std::array::from_fn(|at| driver::host(self.tensors[at], of[at].extent()));
+        let places: Vec<*mut u8> = self.tensors.iter().map(|(address, extent)| driver::host(*address, *extent)).collect();
         let (workspace, bytes) = self.workspace;
         let scratch = if bytes > 0 { driver::host(workspace, bytes) } else { std::ptr::dangling_mut() };
         if places.iter().any(|place| place.is_null()) || scratch.is_null() {
@@ -34,7 +36,8 @@ impl Work {
         // SAFETY: the driver has said that these bytes are a card's, and nothing else runs on the stream.
         unsafe {
             scratch.write_bytes(LEFT, bytes as usize);
-            self.convolution.compute(places, self.tensor_cores);
+            let finish = self.finish.as_ref().map(|finish| (finish, &places[3..]));
+            self.convolution.compute([places[0], places[1], places[2]], finish, self.tensor_cores);
         }
         0
     }
@@ -63,15 +66,23 @@ pub fn execute(handle: usize, plan: &Descriptor, pack: &Descriptor) -> Answer<()
         return because(BAD, "a plan that was not made for the handle");
     }
     let Convolution { input, filter, result, .. } = &choice.graph.convolution;
-    let address = |tensor: &crate::convolution::Tensor| {
+    let finish = choice.graph.behind.finish(&choice.graph.convolution);
+    let in_memory: Vec<&Tensor> = match &finish {
+        Some(finish) => [input, filter].into_iter().chain(finish.tensors()).collect(),
+        None => vec![input, filter, result],
+    };
+    let address = |tensor: &Tensor| {
         let found = pack.tensors.iter().find(|(name, _)| *name == tensor.name).map_or(0, |(_, address)| *address);
         match found {
             0 => because(NULL, format!("no address of tensor {}", tensor.name)),
             address if address % tensor.alignment as u64 != 0 => because(MISALIGNED, format!("tensor {} at {address:#x}", tensor.name)),
-            address => Ok(address),
+            address => Ok((address, tensor.extent())),
         }
     };
-    let tensors = [address(input)?, address(filter)?, address(result)?];
+    if in_memory.iter().any(|tensor| tensor.is_virtual) {
+        return because(BAD, "a tensor in memory that is virtual");
+    }
+    let tensors = in_memory.into_iter().map(address).collect::<Answer<Vec<_>>>()?;
     let Pack { workspace: place, .. } = pack;
     if workspace > 0 && place == 0 {
         return because(NULL, "no workspace");
@@ -80,7 +91,7 @@ pub fn execute(handle: usize, plan: &Descriptor, pack: &Descriptor) -> Answer<()
         return because(BAD, "a tensor without elements");
     }
     let (tensor_cores, units) = (choice.engine.uses_tensor_cores(), choice.engine.units);
-    let work = Box::new(Work { convolution: choice.graph.convolution, tensor_cores, tensors, workspace: (place, workspace), units });
+    let work = Box::new(Work { convolution: choice.graph.convolution, finish, tensor_cores, tensors, workspace: (place, workspace), units });
     // SAFETY: both take a `Work`, which may go to any thread.
     unsafe { driver::push(handle, act, end, Box::into_raw(work).cast()) }
 }

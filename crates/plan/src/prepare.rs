@@ -49,7 +49,7 @@ pub(crate) fn choose(request: &Request<'_>, device: DeviceId, kernel: &KernelReq
     let bare = kernel.bare_convolution().map(|bare| variants_of(&bare)).transpose()?;
     let numerics = request.costs.numerics(spec.instructions, bare.as_ref().unwrap_or(&variants)).map(str::to_string);
     let seconds = |variant: &Variant| variant.steps.iter().map(|step| request.costs.step_seconds(spec, step)).sum::<f64>();
-    let of_these = variants.into_iter().filter(|variant| Some(&*variant.numerics) == numerics.as_deref());
+    let of_these = variants.into_iter().filter(|variant| numerics.as_deref().is_some_and(|numerics| variant.is_of(numerics)));
     let best = of_these.min_by(|one, other| seconds(one).total_cmp(&seconds(other)));
     best.ok_or_else(|| Error::unimplemented(format!("{} has no kernel for it", spec.name)))
 }

@@ -66,7 +66,7 @@ pub(super) struct Launch {
 pub(super) enum LaunchCode {
     /// A kernel, and how many blocks.
     Kernel(Function, u32),
-    /// Its arguments are input, filter, result and workspace.
+    /// Its arguments are its tensors and its workspace.
     Convolution(Arc<ReadyConvolution>),
 }
 

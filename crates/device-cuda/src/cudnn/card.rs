@@ -33,6 +33,8 @@ pub(crate) struct ReadyConvolution {
     /// It ends before the handle.
     plan: Descriptor,
     cudnn: Arc<Cudnn>,
+    /// The numbers of its tensors.
+    names: Vec<i64>,
     needs_workspace: bool,
 }
 
@@ -107,7 +109,7 @@ impl Cudnn {
         if wanted > name.workspace {
             return Err(refused(&format!("the card wants {} bytes of workspace", wanted.0)));
         }
-        Ok(ReadyConvolution { plan, cudnn: self.clone(), needs_workspace: wanted.0 > 0 })
+        Ok(ReadyConvolution { plan, cudnn: self.clone(), names: graph.names(), needs_workspace: wanted.0 > 0 })
     }
 
     fn build(&self, graph: &ConvolutionPlan, name: &EngineName) -> Result<(Engine, Descriptor)> {
@@ -136,24 +138,25 @@ impl Drop for Cudnn {
 }
 
 impl ReadyConvolution {
-    /// Pushes it on a stream of the card, which may be one that is captured. The addresses are those of input, filter, result and workspace, which lie
-    /// apart and stay until it has run. The calling thread is in the card's context.
+    /// Pushes it on a stream of the card, which may be one that is captured. The addresses are those of input, filter, result, bias and residual where
+    /// they are, and workspace, which lie apart and stay until it has run. The calling thread is in the card's context.
     ///
     /// # Errors
     /// cuDNN's status, also for addresses that are not aligned.
     pub fn push(&self, stream: &Stream, addresses: &[u64]) -> std::result::Result<(), Trouble> {
         const MISALIGNED: i32 = 2003;
-        let &[input, filter, result, workspace] = addresses else { return Err(Trouble::Cudnn(BAD)) };
-        let tensors = [input, filter, result];
-        let all = tensors.into_iter().chain(self.needs_workspace.then_some(workspace));
+        let Some((&workspace, tensors)) = addresses.split_last().filter(|(_, tensors)| tensors.len() == self.names.len()) else {
+            return Err(Trouble::Cudnn(BAD));
+        };
+        let all = tensors.iter().copied().chain(self.needs_workspace.then_some(workspace));
         if all.into_iter().any(|address| address == 0 || !address.is_multiple_of(ALIGNED)) {
             return Err(Trouble::Cudnn(MISALIGNED));
         }
         let cudnn = &self.cudnn.planner.cudnn;
         let addresses = || {
             let addresses = Descriptor::new(cudnn, kind::ADDRESSES, "addresses")?;
-            addresses.integers(attribute::ADDRESSES_NAMES, &super::convolution::NAMES)?;
-            addresses.addresses(attribute::ADDRESSES_OF, element::ADDRESS, &tensors)?;
+            addresses.integers(attribute::ADDRESSES_NAMES, &self.names)?;
+            addresses.addresses(attribute::ADDRESSES_OF, element::ADDRESS, tensors)?;
             addresses.addresses(attribute::ADDRESSES_WORKSPACE, element::ADDRESS, &[if self.needs_workspace { workspace } else { 0 }])?;
             addresses.finish("addresses")
         };

@@ -1,5 +1,7 @@
 //! Convolutions as cuDNN has them.
 
+use std::fmt;
+use std::str::FromStr;
 use std::sync::Arc;
 
 use plimsoll_base::{DataType, Error, Result};
@@ -25,19 +27,79 @@ impl ConvolutionKind {
     pub const ALL: [ConvolutionKind; 3] = [ConvolutionKind::Forward, ConvolutionKind::ByInput, ConvolutionKind::ByFilter];
 }
 
-/// A graph of one convolution. Input and result have their channels last or first, the filter is in TensorFlow's layout.
+/// What is computed behind a convolution before its result is rounded and written, in this order and in floats. Of such graphs cuDNN 9.26 has
+/// engines where a bias is among it; of no others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Finish {
+    /// The sum with a tensor as large as the result.
+    pub residual: bool,
+    /// The sum with a number for each channel.
+    pub bias: bool,
+    /// `max(x, 0)`; NaN stays.
+    pub relu: bool,
+}
+
+impl Finish {
+    /// Nothing.
+    pub const NONE: Finish = Finish { residual: false, bias: false, relu: false };
+
+    /// Whether there is something.
+    pub fn is_some(self) -> bool {
+        self != Finish::NONE
+    }
+}
+
+/// `residual+bias+relu`; nothing is an empty text.
+impl fmt::Display for Finish {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let parts = [("residual", self.residual), ("bias", self.bias), ("relu", self.relu)];
+        let parts: Vec<&str> = parts.into_iter().filter(|(_, is_there)| *is_there).map(|(name, _)| name).collect();
+        f.write_str(&parts.join("+"))
+    }
+}
+
+impl FromStr for Finish {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Finish> {
+        let mut finish = Finish::NONE;
+        for part in text.split('+').filter(|part| !part.is_empty()) {
+            match part {
+                "residual" => finish.residual = true,
+                "bias" => finish.bias = true,
+                "relu" => finish.relu = true,
+                other => return Err(Error::invalid_argument(format!("{other} behind a convolution"))),
+            }
+        }
+        Ok(finish)
+    }
+}
+
+/// A graph of one convolution, and of what is computed behind it. Input and result have their channels last or first, the filter is in TensorFlow's
+/// layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConvolutionPlan {
     /// What is computed.
     pub kind: ConvolutionKind,
     /// Its sizes.
     pub spec: ConvSpec,
+    /// What is computed behind it; of forward ones alone.
+    pub finish: Finish,
 }
 
 /// What the addresses of tensors are multiples of: enough for the widest loads, and less than what buffers of a card have.
 pub(super) const ALIGNMENT: i64 = 16;
-/// The numbers of the tensors of a graph: input, filter, result.
-pub(super) const NAMES: [i64; 3] = [1, 2, 3];
+/// The numbers of the tensors of a graph: input, filter, result; bias and residual, where they are; values between, from there on.
+const NAMES: [i64; 3] = [1, 2, 3];
+const BIAS: i64 = 4;
+const RESIDUAL: i64 = 5;
+const BETWEEN: i64 = 6;
+
+/// `cudnnPointwiseMode_t`.
+const ADD: i32 = 0;
+const RELU: i32 = 100;
+/// `CUDNN_PROPAGATE_NAN`.
+const NAN_STAYS: i32 = 1;
 
 /// `cudnnDataType_t` of elements; sums are floats.
 fn data_type(data_type: DataType) -> Result<i32> {
@@ -57,6 +119,17 @@ fn numbers(sizes: impl IntoIterator<Item = u64>) -> Result<Vec<i64>> {
 
 /// A tensor of these sizes, batch and channels before the axes, whose elements lie in memory in the order of `outermost`.
 fn tensor(cudnn: &Arc<Functions>, name: i64, sizes: &[i64], outermost: &[usize], of: i32) -> Result<Descriptor> {
+    tensor_that(cudnn, (name, false), sizes, outermost, of)
+}
+
+/// As [`tensor`]; or one that is never in memory.
+fn tensor_that(
+    cudnn: &Arc<Functions>,
+    (name, is_virtual): (i64, bool),
+    sizes: &[i64],
+    outermost: &[usize],
+    of: i32,
+) -> Result<Descriptor> {
     let mut strides = vec![1i64; sizes.len()];
     let mut step = 1i64;
     for &at in outermost.iter().rev() {
@@ -69,11 +142,42 @@ fn tensor(cudnn: &Arc<Functions>, name: i64, sizes: &[i64], outermost: &[usize],
     tensor.integers(attribute::TENSOR_STRIDES, &strides)?;
     tensor.integers(attribute::TENSOR_NAME, &[name])?;
     tensor.integers(attribute::TENSOR_ALIGNMENT, &[ALIGNMENT])?;
-    tensor.bool(attribute::TENSOR_IS_VIRTUAL, false)?;
+    tensor.bool(attribute::TENSOR_IS_VIRTUAL, is_virtual)?;
     tensor.finish("a tensor")
 }
 
+/// An operation of floats on each element: of one tensor, or of two.
+fn pointwise(cudnn: &Arc<Functions>, mode: i32, from: (&Descriptor, Option<&Descriptor>), to: &Descriptor) -> Result<Descriptor> {
+    let what = "an operation on each element";
+    let of = Descriptor::new(cudnn, kind::POINTWISE, what)?;
+    of.number(attribute::POINTWISE_MODE, element::POINTWISE_MODE, mode)?;
+    of.number(attribute::POINTWISE_TYPE, element::DATA_TYPE, 0)?;
+    if mode == RELU {
+        of.number(attribute::POINTWISE_NAN, element::NAN, NAN_STAYS)?;
+    }
+    let of = of.finish(what)?;
+    let operation = Descriptor::new(cudnn, kind::ON_EACH, what)?;
+    operation.descriptors(attribute::ON_EACH_OF, &[&of])?;
+    operation.descriptors(attribute::ON_EACH_FROM, &[from.0])?;
+    if let Some(second) = from.1 {
+        operation.descriptors(attribute::ON_EACH_SECOND, &[second])?;
+    }
+    operation.descriptors(attribute::ON_EACH_TO, &[to])?;
+    operation.finish(what)
+}
+
 impl ConvolutionPlan {
+    /// Nothing but a convolution.
+    pub fn of(kind: ConvolutionKind, spec: ConvSpec) -> ConvolutionPlan {
+        ConvolutionPlan { kind, spec, finish: Finish::NONE }
+    }
+
+    /// The numbers of the tensors that are in memory: input, filter, result, then bias and residual where they are.
+    pub(super) fn names(&self) -> Vec<i64> {
+        let Finish { bias, residual, .. } = self.finish;
+        NAMES.into_iter().chain(bias.then_some(BIAS)).chain(residual.then_some(RESIDUAL)).collect()
+    }
+
     /// The graph; for the card of a handle, if one is given.
     ///
     /// # Errors
@@ -96,8 +200,13 @@ impl ConvolutionPlan {
         };
         // Taps, channels of the input, channels of the result.
         let filter_order: Vec<usize> = (2..last).chain([1, 0]).collect();
-        let [x, w, y] = [(NAMES[0], &input, &order), (NAMES[1], &filter, &filter_order), (NAMES[2], &result, &order)]
-            .map(|(name, sizes, order)| tensor(cudnn, name, sizes, order, of));
+        if self.finish.is_some() && self.kind != ConvolutionKind::Forward {
+            return Err(Error::unimplemented("what follows a gradient of a convolution, by cuDNN"));
+        }
+        let between = |number: i64| tensor_that(cudnn, (BETWEEN + number, true), &result, &order, 0);
+        let whole = |name: i64| tensor(cudnn, name, &result, &order, of);
+        let (x, w) = (tensor(cudnn, NAMES[0], &input, &order, of), tensor(cudnn, NAMES[1], &filter, &filter_order, of));
+        let y = if self.finish.is_some() { between(0)? } else { whole(NAMES[2])? };
         let convolution = self.convolution(cudnn, spare)?;
         let (what, first) = match self.kind {
             ConvolutionKind::Forward => (kind::FORWARD, 700),
@@ -108,12 +217,31 @@ impl ConvolutionPlan {
         let operation = Descriptor::new(cudnn, what, "a convolution")?;
         operation.float(first, 1.0)?;
         operation.float(first + 1, 0.0)?;
-        for (at, other) in [(2, &convolution), (3, &w?), (4, &x?), (5, &y?)] {
+        for (at, other) in [(2, &convolution), (3, &w?), (4, &x?), (5, &y)] {
             operation.descriptors(first + at, &[other])?;
         }
-        let operation = operation.finish("a convolution")?;
+        let mut operations = vec![operation.finish("a convolution")?];
+        let Finish { residual, bias, relu } = self.finish;
+        let steps: Vec<(i32, Option<Descriptor>)> = [
+            residual.then(|| Ok((ADD, Some(whole(RESIDUAL)?)))),
+            bias.then(|| {
+                let sizes = [vec![1, result[1]], vec![1; result.len() - 2]].concat();
+                Ok((ADD, Some(tensor(cudnn, BIAS, &sizes, &order, of)?)))
+            }),
+            relu.then(|| Ok((RELU, None))),
+        ]
+        .into_iter()
+        .flatten()
+        .collect::<Result<_>>()?;
+        let mut value = y;
+        let count = steps.len();
+        for (number, (mode, second)) in (1..).zip(steps) {
+            let next = if number == count { whole(NAMES[2])? } else { between(number as i64)? };
+            operations.push(pointwise(cudnn, mode, (&value, second.as_ref()), &next)?);
+            value = next;
+        }
         let graph = Descriptor::new(cudnn, kind::GRAPH, "a graph")?;
-        graph.descriptors(attribute::GRAPH_OPERATIONS, &[&operation])?;
+        graph.descriptors(attribute::GRAPH_OPERATIONS, &operations.iter().collect::<Vec<_>>())?;
         if let Some(handle) = handle {
             graph.addresses(attribute::GRAPH_HANDLE, element::HANDLE, &[handle])?;
         }

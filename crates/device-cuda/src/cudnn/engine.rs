@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use plimsoll_base::{Bytes, DataType, Error, Result};
 
+use super::convolution::Finish;
 use super::raw::{NOTE_NONDETERMINISTIC, NOTE_REFERENCE, NOTE_TENSOR_CORE, NOTES_OTHER_SUMS};
 
 /// A way of cuDNN to compute a graph.
@@ -40,7 +41,8 @@ impl Engine {
 
 /// The name of an engine: what plans keep of it. It is one of that version, with the values of its knobs and so much workspace.
 ///
-/// Its text has no spaces: `cudnn-9.26.0/70/2=8,18=0/4096` is engine 70 with two knobs and 4096 bytes of workspace. Without knobs there is a `-`.
+/// Its text has no spaces: `cudnn-9.26.0/70/2=8,18=0/4096` is engine 70 with two knobs and 4096 bytes of workspace. Without knobs there is a `-`. What it
+/// computes behind a convolution is a part of its own: `cudnn-9.26.0/44/-/0/bias+relu`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct EngineName {
     /// cuDNN's version as it counts it: 92600 is 9.26.0.
@@ -51,6 +53,8 @@ pub struct EngineName {
     pub knobs: Vec<(i32, i64)>,
     /// Bytes of workspace.
     pub workspace: Bytes,
+    /// What it computes behind the convolution.
+    pub finish: Finish,
 }
 
 impl EngineName {
@@ -62,12 +66,13 @@ impl EngineName {
 
 impl fmt::Display for EngineName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let EngineName { version, index, knobs, workspace } = self;
+        let EngineName { version, index, knobs, workspace, finish } = self;
         write!(f, "cudnn-{}/{index}/", EngineName::version_text(*version))?;
         for (at, (knob, value)) in knobs.iter().enumerate() {
             write!(f, "{}{knob}={value}", if at == 0 { "" } else { "," })?;
         }
-        write!(f, "{}/{}", if knobs.is_empty() { "-" } else { "" }, workspace.0)
+        write!(f, "{}/{}", if knobs.is_empty() { "-" } else { "" }, workspace.0)?;
+        if finish.is_some() { write!(f, "/{finish}") } else { Ok(()) }
     }
 }
 
@@ -77,13 +82,17 @@ impl FromStr for EngineName {
     fn from_str(text: &str) -> Result<EngineName> {
         let parse = || {
             let parts: Vec<&str> = text.strip_prefix("cudnn-")?.split('/').collect();
-            let [version, index, knobs, workspace] = parts[..] else { return None };
+            let (version, index, knobs, workspace, finish) = match parts[..] {
+                [version, index, knobs, workspace] => (version, index, knobs, workspace, Finish::NONE),
+                [version, index, knobs, workspace, finish] => (version, index, knobs, workspace, finish.parse().ok()?),
+                _ => return None,
+            };
             let version: Vec<usize> = version.split('.').map(|part| part.parse().ok()).collect::<Option<_>>()?;
             let [major, minor, patch] = version[..] else { return None };
             let version = major.checked_mul(10_000)?.checked_add(minor.checked_mul(100)?)?.checked_add(patch)?;
             let knob = |text: &str| text.split_once('=').and_then(|(knob, value)| Some((knob.parse().ok()?, value.parse().ok()?)));
             let knobs = if knobs == "-" { Some(Vec::new()) } else { knobs.split(',').map(knob).collect() };
-            Some(EngineName { version, index: index.parse().ok()?, knobs: knobs?, workspace: Bytes(workspace.parse().ok()?) })
+            Some(EngineName { version, index: index.parse().ok()?, knobs: knobs?, workspace: Bytes(workspace.parse().ok()?), finish })
         };
         let name = parse().filter(|name| name.to_string() == text);
         name.ok_or_else(|| Error::invalid_argument(format!("{text} is no engine of cuDNN")))
@@ -123,16 +132,23 @@ mod tests {
 
     #[test]
     fn names_are_read_as_they_are_written() {
-        let plain = EngineName { version: 91_900, index: 0, knobs: Vec::new(), workspace: Bytes::ZERO };
-        let turned = EngineName { version: 92_600, index: 70, knobs: vec![(2, 8), (18, 0)], workspace: Bytes(4096) };
-        for (name, text) in [(plain, "cudnn-9.19.0/0/-/0"), (turned, "cudnn-9.26.0/70/2=8,18=0/4096")] {
+        let plain = EngineName { version: 91_900, index: 0, knobs: Vec::new(), workspace: Bytes::ZERO, finish: Finish::NONE };
+        let turned = EngineName { version: 92_600, index: 70, knobs: vec![(2, 8), (18, 0)], workspace: Bytes(4096), finish: Finish::NONE };
+        let finished = EngineName { finish: Finish { residual: true, bias: true, relu: true }, ..turned.clone() };
+        let biased = EngineName { finish: Finish { bias: true, ..Finish::NONE }, ..plain.clone() };
+        for (name, text) in [
+            (plain, "cudnn-9.19.0/0/-/0"),
+            (turned, "cudnn-9.26.0/70/2=8,18=0/4096"),
+            (finished, "cudnn-9.26.0/70/2=8,18=0/4096/residual+bias+relu"),
+            (biased, "cudnn-9.19.0/0/-/0/bias"),
+        ] {
             assert_eq!((name.to_string(), text.parse::<EngineName>().unwrap()), (text.to_string(), name));
         }
         let (versions, knobs) = (
             ["", "cuda", "cudnn-9.19.0", "cudnn-9.19/1/-/0", "cudnn-9.190.0/1/-/0"],
             ["cudnn-9.19.0/1/2/0", "cudnn-9.19.0/1/2=/0", "cudnn-9.19.0/1//0"],
         );
-        let others = ["cudnn-9.19.0/x/-/0", "cudnn-9.19.0/1/-/", "cudnn-9.19.0/1/-/-1", "cudnn-9.19.0/1/-/0/"];
+        let others = ["cudnn-9.19.0/x/-/0", "cudnn-9.19.0/1/-/", "cudnn-9.19.0/1/-/-1", "cudnn-9.19.0/1/-/0/", "cudnn-9.19.0/1/-/0/relu+bias", "cudnn-9.19.0/1/-/0/tanh"];
         versions.iter().chain(&knobs).chain(&others).for_each(|text| assert!(text.parse::<EngineName>().is_err(), "{text}"));
         assert!(format!("cudnn-{}.0.0/1/-/0", usize::MAX).parse::<EngineName>().is_err());
     }
@@ -140,7 +156,7 @@ mod tests {
     #[test]
     fn engines_are_allowed_by_their_notes() {
         let engine = |index, notes: &[i32]| {
-            Engine::noted(EngineName { version: 92_600, index, knobs: Vec::new(), workspace: Bytes::ZERO }, notes, false)
+            Engine::noted(EngineName { version: 92_600, index, knobs: Vec::new(), workspace: Bytes::ZERO, finish: Finish::NONE }, notes, false)
         };
         let (full, rounded) = (EngineLimits::default(), EngineLimits { tensor_float_32: true, ..EngineLimits::default() });
         let allowed = |engine: &Engine| {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use plimsoll_base::{Bytes, Error, Result};
 use plimsoll_cards::Environment;
 
-use super::convolution::ConvolutionPlan;
+use super::convolution::{ConvolutionPlan, Finish};
 use super::descriptor::Descriptor;
 use super::engine::{Engine, EngineLimits, EngineName};
 use super::raw::{BY_MODEL, Functions, NOTE_COMPILES, attribute, element, kind};
@@ -192,6 +192,9 @@ impl Planner {
             let [own, others] = [self.version, name.version].map(EngineName::version_text);
             return Err(Error::failed_precondition(format!("an engine of cuDNN {others}, and this is cuDNN {own}")));
         }
+        if name.finish != graph.finish {
+            return Err(Error::unimplemented(format!("{name} for a graph with `{}` behind the convolution", graph.finish)));
+        }
         let handle = match *of {
             Target::Handle(handle) => Some(handle),
             Target::Properties(_) => None,
@@ -241,6 +244,7 @@ impl Planner {
         wanted: impl Fn(&Engine) -> bool,
         mut take: impl FnMut(Engine) -> bool,
     ) -> Result<()> {
+        let finish = graph.finish;
         let (card, graph) = (self.card(of)?, graph.graph(&self.cudnn, None)?);
         let heuristics = Descriptor::new(&self.cudnn, kind::HEURISTICS, "heuristics")?;
         heuristics.descriptors(attribute::HEURISTICS_GRAPH, &[&graph])?;
@@ -250,7 +254,7 @@ impl Planner {
         let choices = heuristics.read_descriptors(attribute::HEURISTICS_RESULTS, kind::ENGINE_CHOICE, MOST_ENGINES)?;
         let (mut is_any, mut refusal) = (false, None);
         for choice in &choices {
-            match self.engine(&card, choice, &wanted) {
+            match self.engine(&card, (choice, finish), &wanted) {
                 Ok(None) => is_any = true,
                 Ok(Some(engine)) => {
                     is_any = true;
@@ -268,13 +272,19 @@ impl Planner {
         }
     }
 
-    fn engine(&self, card: &Descriptor, choice: &Descriptor, wanted: impl Fn(&Engine) -> bool) -> Result<Option<Engine>> {
+    fn engine(
+        &self,
+        card: &Descriptor,
+        (choice, finish): (&Descriptor, Finish),
+        wanted: impl Fn(&Engine) -> bool,
+    ) -> Result<Option<Engine>> {
         let engine = choice.read_descriptor(attribute::CHOICE_ENGINE, kind::ENGINE)?;
         let knob =
             |knob: &Descriptor| Ok((knob.read_number(attribute::KNOB_TYPE, element::KNOB_TYPE)?, knob.integer(attribute::KNOB_VALUE)?));
         let knobs = choice.read_descriptors(attribute::CHOICE_KNOBS, kind::KNOB_CHOICE, MOST_KNOBS)?;
         let knobs = knobs.iter().map(knob).collect::<Result<_>>()?;
-        let name = EngineName { version: self.version, index: engine.integer(attribute::ENGINE_INDEX)?, knobs, workspace: Bytes::ZERO };
+        let (version, index) = (self.version, engine.integer(attribute::ENGINE_INDEX)?);
+        let name = EngineName { version, index, knobs, workspace: Bytes::ZERO, finish };
         let mut engine = noted(&engine, name)?;
         if !wanted(&engine) {
             return Ok(None);

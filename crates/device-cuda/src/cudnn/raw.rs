@@ -9,6 +9,7 @@ pub(super) type Handle = *mut c_void;
 
 /// `cudnnBackendDescriptorType_t`.
 pub(super) mod kind {
+    pub const POINTWISE: i32 = 0;
     pub const CONVOLUTION: i32 = 1;
     pub const ENGINE: i32 = 2;
     pub const ENGINE_CHOICE: i32 = 3;
@@ -18,6 +19,7 @@ pub(super) mod kind {
     pub const FORWARD: i32 = 10;
     pub const BY_FILTER: i32 = 11;
     pub const BY_INPUT: i32 = 12;
+    pub const ON_EACH: i32 = 13;
     pub const GRAPH: i32 = 15;
     pub const ADDRESSES: i32 = 16;
     pub const TENSOR: i32 = 17;
@@ -26,6 +28,9 @@ pub(super) mod kind {
 
 /// `cudnnBackendAttributeName_t`.
 pub(super) mod attribute {
+    pub const POINTWISE_MODE: i32 = 0;
+    pub const POINTWISE_TYPE: i32 = 1;
+    pub const POINTWISE_NAN: i32 = 2;
     pub const CONVOLUTION_TYPE: i32 = 100;
     pub const CONVOLUTION_MODE: i32 = 101;
     pub const DILATIONS: i32 = 102;
@@ -45,6 +50,10 @@ pub(super) mod attribute {
     pub const PLAN_PROPERTIES: i32 = 407;
     pub const KNOB_TYPE: i32 = 600;
     pub const KNOB_VALUE: i32 = 601;
+    pub const ON_EACH_OF: i32 = 750;
+    pub const ON_EACH_FROM: i32 = 751;
+    pub const ON_EACH_SECOND: i32 = 752;
+    pub const ON_EACH_TO: i32 = 753;
     pub const GRAPH_HANDLE: i32 = 800;
     pub const GRAPH_OPERATIONS: i32 = 801;
     pub const TENSOR_ALIGNMENT: i32 = 900;
@@ -76,7 +85,9 @@ pub(super) mod element {
     pub const CONVOLUTION_MODE: i32 = 7;
     pub const HEURISTICS_MODE: i32 = 8;
     pub const KNOB_TYPE: i32 = 9;
+    pub const NAN: i32 = 10;
     pub const NUMERICAL_NOTE: i32 = 11;
+    pub const POINTWISE_MODE: i32 = 14;
     pub const DESCRIPTOR: i32 = 15;
     pub const BEHAVIOUR_NOTE: i32 = 19;
     pub const INT32: i32 = 23;

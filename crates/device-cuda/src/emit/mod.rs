@@ -69,8 +69,8 @@ pub struct Convolution {
     pub engine: EngineName,
     /// What the engine has to keep to.
     pub limits: EngineLimits,
-    /// Input, filter, result.
-    pub tensors: [KernelArg; 3],
+    /// Input, filter, result; bias and residual, where it has them.
+    pub tensors: Vec<KernelArg>,
     /// The first of the buffers between.
     pub workspace: KernelArg,
 }

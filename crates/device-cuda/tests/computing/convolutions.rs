@@ -58,8 +58,8 @@ fn spec() -> ConvSpec {
     ConvSpec { data_type: DataType::Float, batch: 4, in_c: 4, out_c: 4, axes, layout: Layout::ChannelsLast, groups: 1 }
 }
 
-const IMAGES: u64 = 4 * 4 * 6 * 6 * 4;
-const FILTER: u64 = 4 * 9 * 4 * 4;
+pub const IMAGES: u64 = 4 * 4 * 6 * 6 * 4;
+pub const FILTER: u64 = 4 * 9 * 4 * 4;
 
 pub fn request() -> KernelRequest {
     KernelRequest::Anchor { anchor: Anchor::Conv(spec()), epilogue: None, pooling: None }
@@ -74,17 +74,17 @@ fn name(library: &dyn CudaSource) -> String {
 }
 
 /// Where things lie in the arena: input, filter, a result, another, and scratch.
-const PLACES: [u64; 5] = [0, 4096, 8192, 16384, 32768];
+pub const PLACES: [u64; 5] = [0, 4096, 8192, 16384, 32768];
 /// Indices of what may be a fault, and a byte that guards.
 const INDICES: u64 = 24576;
 const GUARD: u64 = 28672;
 pub const ARENA: u64 = 8 << 20;
 
-fn here(offset: u64, bytes: u64) -> BufferRef {
+pub fn here(offset: u64, bytes: u64) -> BufferRef {
     BufferRef { place: Place::Arena(0), offset, bytes }
 }
 
-fn command(request: KernelRequest, variant: Variant, args: Vec<BufferRef>) -> Command {
+pub fn command(request: KernelRequest, variant: Variant, args: Vec<BufferRef>) -> Command {
     let scratch = Some(variant.steps[0].scratch).filter(|bytes| *bytes > 0).map(|bytes| here(PLACES[4], bytes));
     let call = KernelCall { request: Arc::new(request), variant: Arc::new(variant), step: 0 };
     Command { work: Work::Kernel(call), args, scratch, worker_scratch: None, guard: None, waits: vec![], label: "conv".into() }
@@ -103,15 +103,15 @@ pub fn take(library: &dyn CudaSource) -> Command {
 }
 
 /// A program, its run, and its arena.
-struct Loaded {
+pub struct Loaded {
     run: Arc<Run>,
     executable: Box<dyn Executable>,
-    arena: Block,
+    pub arena: Block,
     device: CudaDevice,
 }
 
 impl Loaded {
-    fn new(device: CudaDevice, commands: Vec<Command>) -> Result<Loaded> {
+    pub fn new(device: CudaDevice, commands: Vec<Command>) -> Result<Loaded> {
         let arena = device.allocate(Bytes(ARENA), "arena")?;
         let executable = device.load(0, Arc::new(Program { commands }))?;
         for (place, bytes, seed) in [(PLACES[0], IMAGES, 7u32), (PLACES[1], FILTER, 3)] {
@@ -122,7 +122,7 @@ impl Loaded {
         Ok(Loaded { run: Arc::new(Run::new(1, bindings)), executable, arena, device })
     }
 
-    fn step(&mut self) -> Result<()> {
+    pub fn step(&mut self) -> Result<()> {
         Run::alone(&mut self.run).restart();
         self.executable.submit(&self.run);
         self.device.drive(&self.run);
@@ -135,7 +135,7 @@ impl Loaded {
         Ok(bytes)
     }
 
-    fn result(&self, at: u64) -> Vec<u8> {
+    pub fn result(&self, at: u64) -> Vec<u8> {
         self.read(at).unwrap()
     }
 }

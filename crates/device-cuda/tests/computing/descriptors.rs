@@ -189,6 +189,14 @@ fn operation(backend: &Backend, kind: c_int, parts: &Parts) -> Made<Vec<Attribut
     Ok(attributes)
 }
 
+/// `cudnnPointwiseMode_t`.
+const ADD: i32 = 0;
+const RELU: i32 = 100;
+
+fn of_mode(mode: i32) -> Vec<Attribute> {
+    vec![numbers(0, 14, &[mode]), numbers(1, 1, &[0])]
+}
+
 /// Everything that is tried.
 struct Tries<'a> {
     backend: &'a Backend,
@@ -302,6 +310,128 @@ impl Tries<'_> {
         self.made("a graph of nothing", 15, &[]);
     }
 
+    /// What follows a convolution: its descriptors, and for which graphs there are engines.
+    fn epilogues(&mut self) -> Made<()> {
+        let backend = self.backend;
+        let of = of_mode;
+        self.made("an addition", 0, &of(ADD));
+        self.made("a maximum with zero", 0, &of(RELU));
+        self.made("a maximum with zero that keeps NaN", 0, &with(of(RELU), numbers(2, 10, &[1])));
+        for name in [0, 1] {
+            self.made(&format!("an addition without {name}"), 0, &without(of(ADD), name));
+        }
+        for (what, attribute) in [
+            ("a mode of 8 bytes", integers(0, &[0])),
+            ("two modes", numbers(0, 14, &[0, 0])),
+            ("an attribute of a tensor", integers(900, &[16])),
+            ("numbers of bfloat16", numbers(1, 1, &[9])),
+        ] {
+            self.made(&format!("an addition with {what}"), 0, &with(of(ADD), attribute));
+        }
+        let whole = |name: i64| tensor(name, [2, 8, 5, 5]);
+        let between = |name: i64| with(whole(name), Attribute(907, 2, 1, vec![1]));
+        let bias = || tensor(20, [1, 8, 1, 1]);
+        let on_each = |mode: i32, from: &[Attribute], second: Option<&[Attribute]>, to: &[Attribute]| -> Made<Vec<Attribute>> {
+            let mut attributes = vec![others(750, &[backend.make(0, &of(mode))?]), others(751, &[backend.make(17, from)?])];
+            attributes.extend(second.map(|second| Made::Ok(others(752, &[backend.make(17, second)?]))).transpose()?);
+            attributes.push(others(753, &[backend.make(17, to)?]));
+            Ok(attributes)
+        };
+        let sum = on_each(ADD, &whole(10), Some(&bias()), &whole(11))?;
+        self.made("a sum", 13, &sum);
+        for name in [750, 751, 752, 753] {
+            self.made(&format!("a sum without {name}"), 13, &without(sum.clone(), name));
+        }
+        for (what, sizes) in [("other channels", [1, 7, 1, 1]), ("the whole", [2, 8, 5, 5]), ("a row", [1, 1, 1, 5]), ("more", [4, 8, 5, 5])] {
+            let second = tensor(20, sizes);
+            self.try_(&format!("a sum with {what}"), |backend| {
+                let attributes = on_each(ADD, &whole(10), Some(&second), &whole(11))?;
+                backend.make(13, &attributes).map(drop)
+            });
+        }
+        let larger = tensor(11, [2, 8, 5, 6]);
+        self.try_("a sum of another size", |backend| {
+            let attributes = on_each(ADD, &whole(10), Some(&bias()), &larger)?;
+            backend.make(13, &attributes).map(drop)
+        });
+        self.try_("a maximum with zero of one tensor", |backend| {
+            let attributes = on_each(RELU, &whole(10), None, &whole(11))?;
+            backend.make(13, &attributes).map(drop)
+        });
+
+        // Graphs: a convolution, and steps behind it. Of all of them, whether there are engines.
+        let card = backend.make(38, &[Attribute(2702, 24, H100.len() as i64, H100.as_bytes().to_vec())])?;
+        for data_type in [0, 2, 9] {
+            let typed = |attributes: Vec<Attribute>| with(attributes, numbers(901, 1, &[data_type]));
+            let steps_of: [&[&str]; 14] = [
+                &["bias"],
+                &["bias", "relu"],
+                &["relu"],
+                &["whole"],
+                &["whole", "relu"],
+                &["whole", "bias"],
+                &["whole", "bias", "relu"],
+                &["bias", "whole"],
+                &["bias", "whole", "relu"],
+                &["relu", "bias"],
+                &["bias", "bias"],
+                &["whole", "whole", "bias"],
+                &["bias", "relu", "relu"],
+                &["row"],
+            ];
+            for steps in steps_of {
+                self.try_(&format!("elements of type {data_type}, {} behind a convolution", steps.join(", ")), |backend| {
+                    let parts = Parts { input: typed(parts().input), filter: typed(parts().filter), result: between(30), window: window() };
+                    let attributes = operation(backend, 10, &parts)?;
+                    // Between operations a tensor is one descriptor.
+                    let mut value = backend.make(17, &parts.result)?;
+                    let mut operations = vec![backend.make(10, &with(attributes, others(705, &[value])))?];
+                    for (at, step) in (1..).zip(steps) {
+                        let to = if at == steps.len() as i64 { typed(whole(3)) } else { between(30 + at) };
+                        let to = backend.make(17, &to)?;
+                        let (mode, second) = match *step {
+                            "bias" => (ADD, Some(typed(tensor(40 + at, [1, 8, 1, 1])))),
+                            "whole" => (ADD, Some(typed(whole(40 + at)))),
+                            "row" => (ADD, Some(typed(tensor(40 + at, [1, 1, 1, 5])))),
+                            _ => (RELU, None),
+                        };
+                        let of = if mode == RELU { with(of(mode), numbers(2, 10, &[1])) } else { of(mode) };
+                        let mut each = vec![others(750, &[backend.make(0, &of)?]), others(751, &[value]), others(753, &[to])];
+                        each.extend(second.map(|second| Made::Ok(others(752, &[backend.make(17, &second)?]))).transpose()?);
+                        operations.push(backend.make(13, &each)?);
+                        value = to;
+                    }
+                    let graph = backend.make(15, &[others(801, &operations)])?;
+                    let heuristics = backend.make(4, &[others(201, &[graph]), numbers(200, 8, &[3]), others(204, &[card])])?;
+                    let choices = backend.list(heuristics, 202, 3, 64)?;
+                    if choices.is_empty() { Err("no engine".to_string()) } else { Ok(()) }
+                });
+            }
+        }
+        for (name, kind) in [("by the input", 12), ("by the filter", 11)] {
+            self.try_(&format!("a bias behind a gradient {name}"), |backend| {
+                let is_input = kind == 12;
+                let mut of = parts();
+                let (made, sizes) = if is_input { (&mut of.input, [2, 4, 5, 5]) } else { (&mut of.filter, [8, 4, 3, 3]) };
+                *made = with(tensor(30, sizes), Attribute(907, 2, 1, vec![1]));
+                let value = backend.make(17, made)?;
+                let first = if is_input { 710 } else { 715 };
+                let attributes = with(operation(backend, kind, &of)?, others(first, &[value]));
+                let conv = backend.make(kind, &attributes)?;
+                let (second, to) = (backend.make(17, &tensor(40, [1, 4, 1, 1]))?, backend.make(17, &tensor(3, sizes))?);
+                let each = [others(750, &[backend.make(0, &of_mode(ADD))?]), others(751, &[value]), others(752, &[second]), others(753, &[to])];
+                let each = backend.make(13, &each)?;
+                let graph = backend.make(15, &[others(801, &[conv, each])])?;
+                let heuristics = backend.make(4, &[others(201, &[graph]), numbers(200, 8, &[3]), others(204, &[card])])?;
+                if backend.list(heuristics, 202, 3, 64)?.is_empty() { Err("no engine".to_string()) } else { Ok(()) }
+            });
+        }
+        let sum = backend.make(13, &sum)?;
+        self.made("a graph of two sums that have nothing to do with each other", 15, &[others(801, &[sum, sum])]);
+        self.made("a graph of a sum", 15, &[others(801, &[sum])]);
+        Ok(())
+    }
+
     fn cards(&mut self) {
         let json = |text: &str| vec![Attribute(2702, 24, text.len() as i64, text.as_bytes().to_vec())];
         self.made("properties", 38, &json(H100));
@@ -403,6 +533,7 @@ fn table(path: &Path) -> String {
     tries.cards();
     tries.engines().unwrap();
     tries.packs();
+    tries.epilogues().unwrap();
     tries.text
 }
 

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
-use plimsoll_base::{Code, DataType};
+use plimsoll_base::{Bytes, Code, DataType};
 use plimsoll_cards::{CudnnMode, Environment};
 use plimsoll_device::Library;
 use plimsoll_device_cuda::{ConvolutionKind, ConvolutionPlan, CudnnLibrary, Engine, EngineLimits, PlanFor, Planner, any_card};
@@ -54,7 +54,7 @@ pub fn table(planner: &Planner, of: PlanFor<'_>) -> String {
     let mut text = String::new();
     for (name, spec) in convolutions() {
         for kind in ConvolutionKind::ALL {
-            let said = match planner.engines(of, &ConvolutionPlan { kind, spec }, 1) {
+            let said = match planner.engines(of, &ConvolutionPlan::of(kind, spec), 1) {
                 Ok(engines) => engines.iter().map(line).collect(),
                 Err(error) => format!("{}: {}", error.code(), error.message()),
             };
@@ -140,7 +140,7 @@ fn engines_are_rebuilt_by_their_names() {
     for tensor_float_32 in [false, true] {
         let limits = EngineLimits { tensor_float_32, ..EngineLimits::default() };
         for (name, spec) in convolutions() {
-            for graph in ConvolutionKind::ALL.map(|kind| ConvolutionPlan { kind, spec }) {
+            for graph in ConvolutionKind::ALL.map(|kind| ConvolutionPlan::of(kind, spec)) {
                 let Some(engine) = planner.choose(of, &graph, limits).unwrap() else {
                     without += 1;
                     continue;
@@ -199,12 +199,50 @@ fn products_have_engines_without_a_card() {
     is_recorded(&planner, "_products", &said);
 }
 
+/// The first engines for convolutions with something behind them: with whole floats, by TF32, and of the types of two bytes.
+fn finished(planner: &Planner) -> String {
+    let mut text = String::new();
+    let of = PlanFor::Properties(H100);
+    let types = [(DataType::Float, false, "float"), (DataType::Float, true, "TF32"), (DataType::Bfloat16, true, "bfloat16"), (DataType::Half, true, "half")];
+    for (data_type, tensor_float_32, word) in types {
+        let limits = EngineLimits { tensor_float_32, workspace: Bytes(2 << 30) };
+        for (name, spec) in convolutions() {
+            for finish in ["bias", "bias+relu", "residual+bias+relu", "relu"] {
+                let plan = ConvolutionPlan { finish: finish.parse().unwrap(), ..ConvolutionPlan::of(ConvolutionKind::Forward, ConvSpec { data_type, ..spec }) };
+                let said = match planner.choose(of, &plan, limits) {
+                    Ok(Some(engine)) => {
+                        assert_eq!(planner.rebuilt(of, &plan, &engine.name).unwrap(), engine, "{name}");
+                        line(&engine)
+                    }
+                    Ok(None) => "none that is exact".to_string(),
+                    Err(error) => format!("{}: {}", error.code(), error.message()),
+                };
+                writeln!(text, "{name}, {word}, {finish}: {said}").unwrap();
+            }
+        }
+    }
+    text
+}
+
+#[test]
+fn what_follows_a_convolution_has_engines_without_a_card() {
+    let Some(planner) = planner() else { return };
+    if planner.compiles_all() {
+        return eprintln!("skipped: the small edition of cuDNN has no convolutions with filters in TensorFlow's layout");
+    }
+    let said = finished(&planner);
+    let is_fine = |line: &&str| line.contains(": engine ") != line.contains(", relu: ");
+    let wrong: Vec<&str> = said.lines().filter(|line| !is_fine(line)).collect();
+    assert!(wrong.is_empty(), "cuDNN {}:\n{}", planner.version(), wrong.join("\n"));
+    is_recorded(&planner, "_finished", &said);
+}
+
 #[test]
 fn what_cudnn_has_no_words_for_is_refused() {
     let Some(planner) = planner() else { return };
     let (_, spec) = convolutions().remove(1);
     let refused = |spec: ConvSpec| {
-        let graph = ConvolutionPlan { kind: ConvolutionKind::Forward, spec };
+        let graph = ConvolutionPlan::of(ConvolutionKind::Forward, spec);
         planner.engines(PlanFor::Properties(H100), &graph, 0).unwrap_err().code()
     };
     assert_eq!(refused(ConvSpec { data_type: DataType::Double, ..spec }), Code::Unimplemented);
@@ -212,7 +250,7 @@ fn what_cudnn_has_no_words_for_is_refused() {
     let mut short = spec;
     short.axes[0].positions = 3;
     assert_eq!(refused(short), Code::Unimplemented);
-    let graph = ConvolutionPlan { kind: ConvolutionKind::Forward, spec };
+    let graph = ConvolutionPlan::of(ConvolutionKind::Forward, spec);
     for wrong in ["", "{", "{\"deviceVer\": 900}"] {
         assert_eq!(planner.engines(PlanFor::Properties(wrong), &graph, 0).unwrap_err().code(), Code::FailedPrecondition, "{wrong}");
     }

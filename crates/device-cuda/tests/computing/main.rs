@@ -8,6 +8,7 @@ mod descriptors;
 mod driver;
 mod engines;
 mod faults;
+mod finished;
 mod graphs;
 mod machine;
 mod refused;

@@ -152,7 +152,10 @@ fn gpus(machine: &MachineDescription, mut planning: Planning<'_>) -> Result<(Div
             let count = parts.get(&described.device.uuid).copied().unwrap_or(0);
             opened[at] |= count > 0;
             if opened[at] {
+                // A program that computes without cuDNN has no handle of it.
+                let handle = described.cudnn.as_ref().filter(|_| options.cudnn != CudnnMode::Never).map_or(Bytes::ZERO, DescribedCudnn::handle);
                 cards[at].overhead = described.device.overhead
+                    + handle
                     + Bytes(described.granularity.map_or(0, |granularity| CudaDevice::own(&described.device.name, granularity).0) * count);
             }
         }
@@ -199,24 +202,39 @@ fn parts(division: &Division) -> BTreeMap<String, u64> {
 /// # Errors
 /// As [`Devices::open_in`].
 pub(crate) fn describe(options: &Options, environment: &Environment) -> Result<MachineDescription> {
-    // Whatever a program with these options makes of the cards.
+    // Whatever a program with these options makes of the cards, with cuDNN and without: what a handle takes is the difference.
     let all = options.sim_gpus.iter().fold(Options::new().allow_growth(true), |all, cards| all.sim_gpus(cards));
-    let environment = environment.of_the_machine();
+    let environment = options.with_libraries(&environment.of_the_machine());
+    let without = contexts(&Devices::open_in(&all.clone().cudnn(CudnnMode::Never), &environment)?)?;
     let devices = Devices::open_in(&all, &environment)?;
     let division = devices.division().ok_or_else(|| Error::internal("opened devices have a division"))?;
-    let (parts, specs) = (parts(division), devices.specs());
+    let (contexts, specs) = (contexts(&devices)?, devices.specs());
     let mut cards: Vec<DescribedCard> =
         division.seen.iter().map(|card| DescribedCard { device: card.device.clone(), granularity: None, cudnn: None }).collect();
     cards.sort_by_key(|card| card.device.ordinal);
     for card in cards.iter_mut().filter(|card| !card.device.is_simulated()) {
         let part = division.devices.iter().position(|device| device.card.as_ref().is_some_and(|of| of.device.uuid == card.device.uuid));
-        let Some(spec) = part.and_then(|part| specs.get(part)) else { continue };
-        let count = parts.get(&card.device.uuid).copied().unwrap_or(0);
+        let (Some(spec), Some(context)) = (part.and_then(|part| specs.get(part)), contexts.get(&card.device.uuid)) else { continue };
         card.granularity = Some(spec.granularity);
-        card.cudnn = cudnn(&options.with_libraries(&environment), &card.device.uuid);
-        card.device.overhead = card.device.overhead - Bytes(CudaDevice::own(&card.device.name, spec.granularity).0 * count);
+        let cudnn = cudnn(&environment, &card.device.uuid);
+        let alone = without.get(&card.device.uuid).filter(|_| cudnn.is_some()).map_or(*context, |alone| (*alone).min(*context));
+        card.device.overhead = alone;
+        card.cudnn = cudnn.map(|cudnn| cudnn.taking(*context - alone));
     }
     Ok(MachineDescription { processor: super::processor(), cards })
+}
+
+/// What contexts take on opened real cards, by their UUIDs: with a handle of cuDNN, where that was opened.
+fn contexts(devices: &Devices) -> Result<BTreeMap<String, Bytes>> {
+    let division = devices.division().ok_or_else(|| Error::internal("opened devices have a division"))?;
+    let (parts, specs) = (parts(division), devices.specs());
+    let context = |(device, spec): (&LogicalDevice, &DeviceSpec)| {
+        let card = device.card.as_ref().filter(|card| !card.device.is_simulated())?;
+        let count = parts.get(&card.device.uuid).copied().unwrap_or(0);
+        let own = CudaDevice::own(&card.device.name, spec.granularity).0 * count;
+        Some((card.device.uuid.clone(), card.device.overhead - Bytes(own)))
+    };
+    Ok(division.devices.iter().zip(specs).filter_map(context).collect())
 }
 
 /// cuDNN on this machine, with what it knows of a card; none where it is not there, or does not say.
