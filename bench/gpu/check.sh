@@ -99,6 +99,21 @@ line() {
     echo "{\"promised_bytes\": $peak, \"one_byte_less\": \"refused\"}" >"$out/line.json"
 }
 
+# Times the ways to compute a step; with the table a plan has its name, gives the same values, and is timed beside one without.
+tune() {
+    local case=$here/cases/mlp_sgd_ref options="--tuned $out/tuned.txt" without with
+    local run=("$case/graph.pb" --fetch loss --target train --feed-shape x=32x6 --feed-shape y=32)
+    "$here/plimsoll" tune "${run[@]}" --rounds "${PLIMSOLL_CHECK_ROUNDS:-9}" --output "$out/tuned.txt" --json >"$out/tune.json" || return 1
+    # shellcheck disable=SC2086
+    "$here/plimsoll" plan "${run[@]}" $options --json | grep -q '"costs": *"[0-9a-f]*-tuned-[0-9a-f]*"' || return 1
+    # shellcheck disable=SC2086
+    "$here/plimsoll" verify "$case" $options || return 1
+    median() { "$here/plimsoll" bench "$case" --runs "${PLIMSOLL_CHECK_STEPS:-200}" --json "$@" | tr -d ' \n' | grep -o '"median_ms":[0-9.e-]*' | cut -d: -f2; }
+    # shellcheck disable=SC2086
+    without=$(median) && with=$(median $options) && [ -n "$without" ] && [ -n "$with" ] || return 1
+    echo "{\"without_ms\": $without, \"with_ms\": $with}" >"$out/tuned.json"
+}
+
 sanitize() {
     local tool
     for tool in memcheck racecheck; do
@@ -111,7 +126,7 @@ judge() {
 }
 
 export here out work python
-export -f is_mock tests inventory bits line sanitize judge
+export -f is_mock tests inventory bits line tune sanitize judge
 
 part inventory 20 inventory
 part overhead 25 tests computing card::card_overhead --exact
@@ -131,6 +146,8 @@ part line 20 line
 export PLIMSOLL_CHECK_PROGRAM="$here/plimsoll verify $here/cases/mlp_adam_resource --json"
 part memory 40 tests computing card::card_memory --exact
 part launches 40 tests computing card::card_launches --exact
+part rates 60 tests computing card::card_rates --exact
+part tune 40 tune
 if is_mock; then
     skip judges "on a mock card times say nothing"
 elif [ -z "$python" ]; then

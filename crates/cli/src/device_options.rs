@@ -228,7 +228,8 @@ impl DeviceOptions {
         }
         if let Some(path) = &self.tuned {
             let bytes = model::read_file(path).or_usage()?;
-            let tuned = std::str::from_utf8(&bytes).map_err(|_| Error::invalid_argument("not a table of times: no text")).and_then(Tuned::parse);
+            let tuned =
+                std::str::from_utf8(&bytes).map_err(|_| Error::invalid_argument("not a table of times: no text")).and_then(Tuned::parse);
             options.tuned = Some(Arc::new(tuned.map_err(|error| Failure::usage(error.context(path.display())))?));
         }
         Ok(options)

@@ -1,10 +1,11 @@
 //! The library of a card with cuDNN: its convolutions and products, beside the kernels that this crate writes.
 //!
-//! A product of two dense matrices is a convolution of 1x1: of these cuDNN has engines for whole floats, too, and it plans them in less than a
-//! millisecond. Its own products have neither without a card.
+//! A product of two dense matrices is a convolution of 1x1, and several at once are one in groups: of these cuDNN has engines for whole floats, too,
+//! and it plans them in less than a millisecond. Its own products have neither without a card.
 //!
-//! A request that cuDNN has an engine for has two variants. The one that was measured to be faster comes first ([`Tuned`]), or is predicted to be
-//! ([`Rates`]), so plans take it. A variant is called as its engine is ([`EngineName`]): the plan holds which one it is, and the card builds that. An epilogue is computed behind
+//! A request that cuDNN has an engine for has two variants or more. The one that was measured to be faster comes first ([`Tuned`]), or is
+//! predicted to be ([`Rates`]), so plans take it. A variant is called as its engine is ([`EngineName`]): the plan holds which one it is, and
+//! the card builds that. An epilogue that adds a bias is a part of an engine, where cuDNN has one ([`Finishing`]). Any other is computed behind
 //! the convolution, by a kernel of its own, in the place of a result.
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,7 +19,7 @@ use plimsoll_request::conv::ConvSpec;
 use plimsoll_request::product::ProductSpec;
 use plimsoll_request::window::{Axes, Layout, WindowAxis};
 
-use crate::cudnn::{ConvolutionKind, ConvolutionPlan, Cudnn, Engine, EngineLimits, EngineName, Finish, PlanFor, Planner};
+use crate::cudnn::{ConvolutionKind, ConvolutionPlan, Cudnn, Engine, EngineLimits, EngineName, Finish, Lying, PlanFor, Planner};
 use crate::emit::{self, Convolution, Emitted, KernelArg};
 use crate::finishing::Finishing;
 use crate::rates::{Rates, Task, Way};
@@ -67,6 +68,8 @@ struct Asked<'a> {
     finishing: Option<Finishing>,
     /// Whether operands of the epilogue may lie where results do.
     may_overlap: bool,
+    /// Whether predictions say something of it: of products in groups and of two transposed matrices nothing is known without times.
+    is_plain: bool,
 }
 
 /// A tensor of a request.
@@ -88,19 +91,46 @@ impl Place {
     }
 }
 
-/// A product as a convolution of 1x1. Rows are images, but where A is transposed: there the terms are, and the result is a filter. None for several
-/// products, and for two transposed matrices.
-fn as_convolution(data_type: DataType, spec: &ProductSpec) -> Option<(ConvolutionPlan, [Place; 3])> {
-    let ProductSpec { m, n, k, transpose_a, transpose_b, batch: 1, places: None } = *spec else { return None };
-    let (kind, [batch, in_c, out_c], places) = match (transpose_a, transpose_b) {
-        (false, false) => (ConvolutionKind::Forward, [m, k, n], [Place::First, Place::Second, Place::Result]),
-        (false, true) => (ConvolutionKind::ByInput, [m, n, k], [Place::Result, Place::Second, Place::First]),
-        (true, false) => (ConvolutionKind::ByFilter, [k, m, n], [Place::First, Place::Result, Place::Second]),
-        (true, true) => return None,
+/// A product as a convolution of 1x1, and whether it is a plain one. Rows of a plain one are images; but where A is transposed the terms are,
+/// and the result is a filter. None for matrices that do not lie one behind the other.
+///
+/// Several products at once are a convolution in as many groups, of one image whose pixels are columns, with channels first: rows of B (or of the
+/// result) are channels, and rows of A are filters. Of two transposed matrices, rows of A are channels and columns pixels, and rows of B are filters.
+fn as_convolution(data_type: DataType, spec: &ProductSpec) -> Option<(ConvolutionPlan, [Place; 3], bool)> {
+    const FIRST: [Place; 3] = [Place::First, Place::Second, Place::Result];
+    let ProductSpec { m, n, k, transpose_a, transpose_b, batch, places: None } = *spec else { return None };
+    let plan = |(kind, lying), [images, in_c, out_c, pixels, groups]: [u64; 5], layout| {
+        let axes = Axes::new(&[WindowAxis { size: pixels, positions: pixels, ..WindowAxis::ONE }]).ok()?;
+        let spec = ConvSpec { data_type, batch: images, in_c, out_c, axes, layout, groups };
+        Some(ConvolutionPlan { lying, ..ConvolutionPlan::of(kind, spec) })
     };
-    let axes = Axes::new(&[WindowAxis::ONE]).ok()?;
-    let spec = ConvSpec { data_type, batch, in_c, out_c, axes, layout: Layout::ChannelsLast, groups: 1 };
-    Some((ConvolutionPlan::of(kind, spec), places))
+    use ConvolutionKind::{ByFilter, ByInput, Forward};
+    let is_plain = batch == 1 && !(transpose_a && transpose_b);
+    let [rows, columns, terms] = [m, n, k].map(|size| size.checked_mul(batch));
+    let (plan, places) = match (is_plain, transpose_a, transpose_b) {
+        (true, false, false) => (plan((Forward, Lying::Plain), [m, k, n, 1, 1], Layout::ChannelsLast), FIRST),
+        (true, false, true) => {
+            (plan((ByInput, Lying::Plain), [m, n, k, 1, 1], Layout::ChannelsLast), [Place::Result, Place::Second, Place::First])
+        }
+        (true, true, false) => {
+            (plan((ByFilter, Lying::Plain), [k, m, n, 1, 1], Layout::ChannelsLast), [Place::First, Place::Result, Place::Second])
+        }
+        (_, true, true) if batch == 1 => (plan((Forward, Lying::Turned), [1, k, n, m, 1], Layout::ChannelsLast), FIRST),
+        (_, true, true) => return None,
+        (_, false, false) => (
+            plan((Forward, Lying::ResultFirst), [1, terms?, rows?, n, batch], Layout::ChannelsFirst),
+            [Place::Second, Place::First, Place::Result],
+        ),
+        (_, true, false) => (
+            plan((ByInput, Lying::ResultFirst), [1, rows?, terms?, n, batch], Layout::ChannelsFirst),
+            [Place::Result, Place::First, Place::Second],
+        ),
+        (_, false, true) => (
+            plan((ByFilter, Lying::ResultFirst), [1, columns?, rows?, k, batch], Layout::ChannelsFirst),
+            [Place::Second, Place::Result, Place::First],
+        ),
+    };
+    Some((plan?, places, is_plain))
 }
 
 impl Asked<'_> {
@@ -108,13 +138,17 @@ impl Asked<'_> {
     fn of(request: &KernelRequest) -> Option<Asked<'_>> {
         let asked = |kind, spec: &ConvSpec, shape| {
             let (plan, places, task) = (ConvolutionPlan::of(kind, *spec), Place::of(kind), Task::Convolution(kind));
-            Asked { plan, places, shape, task, epilogue: None, finishing: None, may_overlap: false }
+            Asked { plan, places, shape, task, epilogue: None, finishing: None, may_overlap: false, is_plain: true }
         };
         let (asked, epilogue) = match request {
             KernelRequest::Anchor { anchor: Anchor::Product(data_type, spec), epilogue, pooling: None } => {
-                let (plan, places) = as_convolution(*data_type, spec)?;
-                let (shape, task) = (vec![spec.m, spec.n], Task::Product);
-                (Asked { plan, places, shape, task, epilogue: None, finishing: None, may_overlap: true }, epilogue.as_ref())
+                // Nothing follows several products.
+                let is_known = spec.batch == 1 || epilogue.is_none();
+                let (plan, places, is_plain) = as_convolution(*data_type, spec).filter(|_| is_known)?;
+                let shape = vec![spec.m, spec.n];
+                let asked =
+                    Asked { plan, places, shape, task: Task::Product, epilogue: None, finishing: None, may_overlap: true, is_plain };
+                (asked, epilogue.as_ref())
             }
             KernelRequest::Anchor { anchor: Anchor::Conv(spec), epilogue, pooling: None } => {
                 (asked(ConvolutionKind::Forward, spec, spec.output()), epilogue.as_ref())
@@ -127,7 +161,7 @@ impl Asked<'_> {
         };
         let is_safe = epilogue.is_none_or(|epilogue| !epilogue.expr.can_fail());
         let ConvolutionPlan { kind, spec, .. } = asked.plan;
-        let may_finish = kind == ConvolutionKind::Forward && spec.layout == Layout::ChannelsLast;
+        let may_finish = kind == ConvolutionKind::Forward && spec.layout == Layout::ChannelsLast && asked.is_plain;
         let finishing = epilogue.filter(|_| may_finish).and_then(|epilogue| Finishing::of(spec.data_type, &asked.shape, epilogue));
         is_safe.then_some(Asked { epilogue, finishing, ..asked })
     }
@@ -312,6 +346,7 @@ impl CudnnLibrary {
         let best = [&finished, &bare].into_iter().flatten().map(with_kernel).fold(f64::INFINITY, f64::min);
         let kernels_first = match timed.is_some() || kernels_are_faster {
             true => kernels_are_faster,
+            false if !asked.is_plain => true,
             false => best >= self.rates.seconds(spec, asked.task, Way::Kernels, asked.operations()),
         };
         let of_bare = bare.as_ref().map(|bare| bare.name.clone());
@@ -322,15 +357,10 @@ impl CudnnLibrary {
         Ok(Ways { engines, bare: of_bare, kernels_first: kernels_first && self.mode != CudnnMode::Always })
     }
 
-    /// The variant of an engine. Where the kernels of this crate compute the request too, its cost is theirs: which of them is taken is the library's
-    /// own decision. What an engine computes behind the convolution has bits of its own, which are told by the name of the bare engine before it: a plan
-    /// that takes that one takes it finished, too.
-    fn variant(
-        &self,
-        asked: &Asked<'_>,
-        (engine, bare): (&EngineName, Option<&EngineName>),
-        kernels: Option<&Variant>,
-    ) -> Result<Variant> {
+    /// The variant of an engine. Where the kernels of this crate compute the request too, its cost is theirs: which of them is taken is the
+    /// library's own decision. An engine that finishes has bits of its own. Its numerics begin with the name of the bare engine: a plan that takes
+    /// that one takes it finished, too ([`FINISHED`]).
+    fn variant(&self, asked: &Asked<'_>, (engine, bare): (&EngineName, Option<&EngineName>), kernels: Option<&Variant>) -> Result<Variant> {
         let emitted = asked.emitted(engine, self.limits)?;
         let mut variant = match kernels {
             Some(kernels) => {
@@ -410,8 +440,7 @@ impl CudaSource for CudnnLibrary {
             None => Vec::new(),
         };
         let first = bare.first().map(|engine| engine.name.clone());
-        let by_engines =
-            finished.iter().chain(&bare).map(|engine| self.variant(&asked, (&engine.name, first.as_ref()), kernels.as_ref()));
+        let by_engines = finished.iter().chain(&bare).map(|engine| self.variant(&asked, (&engine.name, first.as_ref()), kernels.as_ref()));
         by_engines.chain(kernels.clone().map(Ok)).collect()
     }
 

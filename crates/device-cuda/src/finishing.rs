@@ -57,11 +57,7 @@ fn instr(expr: &Expr, reg: Reg) -> Option<&Instr> {
 fn maximum_with_zero(expr: &Expr, reg: Reg) -> Option<Reg> {
     let Instr::Binary(BinaryOp::Maximum, a, b) = instr(expr, reg)? else { return None };
     let is_zero = |reg: Reg| matches!(instr(expr, reg), Some(Instr::Const(number)) if number.bits() == 0);
-    if is_zero(*b) {
-        Some(*a)
-    } else {
-        is_zero(*a).then_some(*b)
-    }
+    if is_zero(*b) { Some(*a) } else { is_zero(*a).then_some(*b) }
 }
 
 /// The operands that a sum adds.
@@ -105,7 +101,9 @@ mod tests {
     #[test]
     fn sums_with_a_bias_are_known() {
         for of in [DataType::Float, DataType::Half, DataType::Bfloat16] {
-            let known = |epilogue: Epilogue| Finishing::of(of, &SHAPE, &epilogue).map(|known| (known.finish.to_string(), known.bias, known.residual));
+            let known = |epilogue: Epilogue| {
+                Finishing::of(of, &SHAPE, &epilogue).map(|known| (known.finish.to_string(), known.bias, known.residual))
+            };
             let text = |text: &str, bias, residual| Some((text.to_string(), bias, residual));
             let bias = [8u64];
             assert_eq!(known(epilogue(of, &[&bias], |b, i| vec![add(b, i[0], i[1])])), text("bias", 0, None));

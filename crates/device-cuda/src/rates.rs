@@ -1,5 +1,7 @@
 //! How fast products and convolutions are on a card, by each way to compute them: a table by the card's name. Cards that were not measured have a guess.
 
+use std::fmt::Write;
+
 use plimsoll_base::Bytes;
 use plimsoll_device::DeviceSpec;
 
@@ -80,10 +82,70 @@ impl Rates {
     }
 }
 
+/// The time of a product or a convolution on a card.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RateSample {
+    /// What was computed, as the table calls it: `forward`, `by-input`, `by-filter`, `product`.
+    pub kind: &'static str,
+    /// How: `kernels`, `cudnn`, `tensor-cores`.
+    pub way: &'static str,
+    /// Arithmetic operations.
+    pub operations: f64,
+    /// Bytes of workspace, which are written and read.
+    pub workspace: f64,
+    /// Seconds.
+    pub seconds: f64,
+}
+
+/// The table of a card with that peak and that bandwidth, as the project keeps it. The part of the peak is the median of the larger half of the samples
+/// of a kind and a way, and the time of a call is what that leaves of the shortest. Where nothing was measured, the guess stays.
+pub fn rates_text(card: &str, spec: &DeviceSpec, samples: &[RateSample]) -> String {
+    let mut text = format!("card {card}\n");
+    for (of, part, call) in Rates::on("*").0 {
+        let mut own: Vec<&RateSample> = samples.iter().filter(|sample| format!("{} {}", sample.kind, sample.way) == of).collect();
+        own.sort_by(|one, other| one.operations.total_cmp(&other.operations));
+        let moved = |sample: &RateSample| 2.0 * sample.workspace / spec.bandwidth;
+        let mut parts: Vec<f64> = own[own.len() / 2..]
+            .iter()
+            .map(|sample| sample.operations / ((sample.seconds - moved(sample)).max(sample.seconds / 10.0) * spec.flops))
+            .collect();
+        parts.sort_by(f64::total_cmp);
+        let part = parts.get(parts.len() / 2).map_or(part, |part| part.max(1e-4));
+        let left = |sample: &&RateSample| sample.seconds - moved(sample) - sample.operations / (part * spec.flops);
+        let call = own
+            .iter()
+            .min_by(|one, other| one.seconds.total_cmp(&other.seconds))
+            .map_or(call, |sample| left(sample).clamp(0.0, 1e-3) * 1e6);
+        // Writing to a text does not fail.
+        let _ = writeln!(text, "{of} {part:.4} {call:.2}");
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::any_card;
+
+    /// Samples of a card are found again in its table.
+    #[test]
+    fn a_table_is_fitted_to_samples() {
+        let spec = DeviceSpec { flops: 1e12, bandwidth: 1e12, ..any_card() };
+        let of = |operations: f64, workspace: f64| RateSample {
+            kind: "product",
+            way: "cudnn",
+            operations,
+            workspace,
+            seconds: 5e-6 + operations / (0.25 * 1e12) + 2.0 * workspace / 1e12,
+        };
+        let samples = [of(1e6, 0.0), of(1e9, 1e6), of(1e12, 0.0), of(2e12, 1e9), of(4e12, 0.0)];
+        let text = rates_text("Some card", &spec, &samples);
+        assert!(text.starts_with("card Some card\n") && text.contains("\nproduct cudnn 0.2500 5.00\n"), "{text}");
+        let (own, guess) = (Rates::find(&text, "Some card"), Rates::on("*"));
+        assert_eq!(own.0.len(), guess.0.len());
+        let others = |rates: &Rates| rates.0.iter().filter(|row| row.0 != "product cudnn").cloned().collect::<Vec<_>>();
+        assert_eq!(others(&own), others(&guess), "what was not measured is the guess");
+    }
 
     const FORWARD: Task = Task::Convolution(ConvolutionKind::Forward);
     const WAYS: [Way; 3] = [

@@ -16,8 +16,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Cost, DeviceSpec, Load, Prepared};
 
-/// Stands in the [`Variant::numerics`] of a way that has bits of its own because it finishes an epilogue itself: behind the numerics of the way that it
-/// does so in the place of. A plan that wants those takes it, too.
+/// Separates two numerics in the [`Variant::numerics`] of a way that computes an epilogue itself and so has bits of its own. Before it are the
+/// numerics of the way whose place it takes: a plan that wants those takes it, too.
 pub const FINISHED: char = '>';
 
 /// One way to compute a request: one kernel, or several one after the other.

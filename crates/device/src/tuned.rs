@@ -159,7 +159,8 @@ impl Tuned {
         let mut parts: BTreeMap<TunedFor, TunedPart> = BTreeMap::new();
         let mut lines = text.lines().zip(1..).filter(|(line, _)| !line.is_empty() && !line.starts_with('#')).peekable();
         let wrong = |number: usize, what: &str| {
-            Error::invalid_argument(format!("not a table of times: line {number}: {what}")).with_remedy("measure it again with `plimsoll tune`")
+            Error::invalid_argument(format!("not a table of times: line {number}: {what}"))
+                .with_remedy("measure it again with `plimsoll tune`")
         };
         while let Some((line, number)) = lines.next() {
             let card = line.strip_prefix("card ").ok_or_else(|| wrong(number, "no `card`"))?.to_string();

@@ -22,9 +22,8 @@ pub mod kind {
     pub const TENSOR: c_int = 17;
     pub const PROPERTIES: c_int = 38;
 
-    pub const ALL: [c_int; 15] = [
-        POINTWISE, WINDOW, ENGINE, CHOICE, HEURISTICS, PLAN, KNOB, FORWARD, BY_FILTER, BY_INPUT, ON_EACH, GRAPH, PACK, TENSOR, PROPERTIES,
-    ];
+    pub const ALL: [c_int; 15] =
+        [POINTWISE, WINDOW, ENGINE, CHOICE, HEURISTICS, PLAN, KNOB, FORWARD, BY_FILTER, BY_INPUT, ON_EACH, GRAPH, PACK, TENSOR, PROPERTIES];
 }
 
 /// The type of an attribute's elements, by its number in `cudnnBackendAttributeType_t`, and their bytes.

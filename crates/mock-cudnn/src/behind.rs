@@ -40,7 +40,8 @@ impl Behind {
             (last, sums) if last.mode == RELU => (true, sums),
             _ => (false, &self.0[..]),
         };
-        let is_bias = |tensor: &Tensor| tensor.sizes.iter().zip(whole).enumerate().all(|(at, (one, all))| *one == if at == 1 { *all } else { 1 });
+        let is_bias =
+            |tensor: &Tensor| tensor.sizes.iter().zip(whole).enumerate().all(|(at, (one, all))| *one == if at == 1 { *all } else { 1 });
         let seconds: Option<Vec<&Tensor>> = sums.iter().map(|sum| sum.second.as_ref().filter(|_| sum.mode == ADD)).collect();
         let (residual, bias) = match seconds?[..] {
             [bias] if is_bias(bias) => (None, bias),

@@ -76,7 +76,8 @@ fn tensor(state: &State) -> Answer<Tensor> {
     let (sizes, strides) = (state.integers(902).unwrap_or_default(), state.integers(903).unwrap_or_default());
     let alignment = state.integer(900).unwrap_or(0);
     let data_type = state.number(901).unwrap_or(0);
-    let element = Tensor { name: 0, data_type, sizes: Vec::new(), strides: Vec::new(), alignment, is_virtual: false }.element().unwrap_or(4);
+    let element =
+        Tensor { name: 0, data_type, sizes: Vec::new(), strides: Vec::new(), alignment, is_virtual: false }.element().unwrap_or(4);
     if sizes.is_empty() || sizes.len() > 8 || sizes.len() != strides.len() {
         return because(BAD, "sizes and strides of a tensor");
     }

@@ -91,7 +91,8 @@ pub fn execute(handle: usize, plan: &Descriptor, pack: &Descriptor) -> Answer<()
         return because(BAD, "a tensor without elements");
     }
     let (tensor_cores, units) = (choice.engine.uses_tensor_cores(), choice.engine.units);
-    let work = Box::new(Work { convolution: choice.graph.convolution, finish, tensor_cores, tensors, workspace: (place, workspace), units });
+    let work =
+        Box::new(Work { convolution: choice.graph.convolution, finish, tensor_cores, tensors, workspace: (place, workspace), units });
     // SAFETY: both take a `Work`, which may go to any thread.
     unsafe { driver::push(handle, act, end, Box::into_raw(work).cast()) }
 }

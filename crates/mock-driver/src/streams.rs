@@ -466,7 +466,9 @@ pub unsafe extern "C" fn cuLaunchHostFunc(stream: Opaque, act: Option<unsafe ext
 /// Whether the stream that the calling thread is can use a range of a card's memory: a kernel that does otherwise breaks the context.
 pub fn usable(address: u64, bytes: u64) -> Status {
     with(|state| match address.checked_add(bytes).map(|end| address..end) {
-        Some(range) if state.physical.space.is_open(&range) && CARD.get().is_none_or(|card| state.physical.is_open_to(&range, card)) => Ok(()),
+        Some(range) if state.physical.space.is_open(&range) && CARD.get().is_none_or(|card| state.physical.is_open_to(&range, card)) => {
+            Ok(())
+        }
         _ => Err(NO_ADDRESS),
     })
 }

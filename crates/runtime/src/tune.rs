@@ -166,6 +166,30 @@ fn collect<'a>(plan: &'a Plan, calls: &mut [Vec<&'a KernelCall>]) {
     }
 }
 
+/// A way of a request that is timed.
+struct Way {
+    name: String,
+    timed: Box<dyn Timed>,
+    /// Of its program in a round.
+    runs: u32,
+    /// Of a call, one for each round.
+    seconds: Vec<f64>,
+}
+
+impl Way {
+    fn round(&mut self) -> Result<()> {
+        let seconds = self.timed.seconds(self.runs)?;
+        self.seconds.push(seconds / (f64::from(self.runs) * CALLS as f64));
+        Ok(())
+    }
+
+    /// Its name, and the median.
+    fn median(mut self) -> (String, f64) {
+        self.seconds.sort_by(f64::total_cmp);
+        (self.name, self.seconds[self.seconds.len() / 2].max(1e-9))
+    }
+}
+
 /// A device whose kernels are timed.
 struct On<'a> {
     device: &'a dyn Device,
@@ -195,12 +219,18 @@ impl On<'_> {
             let mut left = Vec::new();
             for way in std::mem::take(&mut request.ways) {
                 match room {
-                    Some(room) if request.bytes(&way) > room.0 => left.push(format!("{} ({})", way.variant.name, Bytes(request.bytes(&way)))),
+                    Some(room) if request.bytes(&way) > room.0 => {
+                        left.push(format!("{} ({})", way.variant.name, Bytes(request.bytes(&way))))
+                    }
                     _ => request.ways.push(way),
                 }
             }
             if let (Some(room), false) = (room, left.is_empty()) {
-                tuning.left_out.push(format!("{}: {short} has no room under its line, which leaves {room}, for {}", request.what, left.join(", ")));
+                tuning.left_out.push(format!(
+                    "{}: {short} has no room under its line, which leaves {room}, for {}",
+                    request.what,
+                    left.join(", ")
+                ));
             }
         }
         wanted.retain(|request| !request.ways.is_empty());
@@ -247,16 +277,9 @@ impl On<'_> {
     fn times(&self, request: &Wanted, block: &Block, left_out: &mut Vec<String>) -> Result<Vec<(String, f64)>> {
         self.fill(request, block)?;
         let bindings = Bindings { arenas: vec![block.address()], ..Bindings::default() };
-        let mut ways: Vec<(String, Box<dyn Timed>, u32, Vec<f64>)> = Vec::new();
+        let mut ways = Vec::new();
         for way in &request.ways {
-            let program = Arc::new(request.program(way));
-            let begun = self.tuner.prepare(&program, &bindings).and_then(|mut timed| {
-                // The first run loads what is loaded lazily.
-                timed.seconds(1)?;
-                let runs = (ROUND / timed.seconds(1)?.max(1e-9)).ceil().clamp(1.0, MOST_RUNS);
-                Ok((way.variant.name.to_string(), timed, runs as u32, Vec::new()))
-            });
-            match begun {
+            match self.begin(request, way, &bindings) {
                 Ok(way) => ways.push(way),
                 Err(error) if matches!(error.code(), Code::Unavailable | Code::ResourceExhausted) => return Err(error),
                 // An engine that plans and does not run.
@@ -264,15 +287,17 @@ impl On<'_> {
             }
         }
         for _ in 0..self.how.rounds.max(1) {
-            for (_, timed, runs, seconds) in &mut ways {
-                seconds.push(timed.seconds(*runs)? / (f64::from(*runs) * CALLS as f64));
-            }
+            ways.iter_mut().try_for_each(Way::round)?;
         }
-        let median = |mut seconds: Vec<f64>| {
-            seconds.sort_by(f64::total_cmp);
-            seconds[seconds.len() / 2].max(1e-9)
-        };
-        Ok(ways.into_iter().map(|(name, _, _, seconds)| (name, median(seconds))).collect())
+        Ok(ways.into_iter().map(Way::median).collect())
+    }
+
+    fn begin(&self, request: &Wanted, way: &KernelCall, bindings: &Bindings) -> Result<Way> {
+        let mut timed = self.tuner.prepare(&Arc::new(request.program(way)), bindings)?;
+        // The first run loads what is loaded lazily.
+        timed.seconds(1)?;
+        let runs = (ROUND / timed.seconds(1)?.max(1e-9)).ceil().clamp(1.0, MOST_RUNS) as u32;
+        Ok(Way { name: way.variant.name.to_string(), timed, runs, seconds: Vec::new() })
     }
 
     /// Writes numbers between 0.008 and 2, of both signs, in each type of floats, where a request reads. Cards multiply zeros faster.

@@ -41,6 +41,7 @@ fn a_check_of_a_card_runs_on_a_mock_and_becomes_data() {
         let mut command = Command::new("bash");
         command.arg(pack.join("check.sh")).arg(&out).arg(seconds).env_remove("CUDA_VISIBLE_DEVICES").env_remove("PLIMSOLL_SIM_GPUS");
         command.env("PLIMSOLL_CHECK_MOCK", "1").env("PLIMSOLL_CHECK_RUNS", "2").env("PLIMSOLL_CHECK_KERNELS", "random_numbers");
+        command.env("PLIMSOLL_CHECK_ROUNDS", "1").env("PLIMSOLL_CHECK_STEPS", "3");
         command.env("PLIMSOLL_CUDA_LIBS", machine.folder()).env("PLIMSOLL_NVML", machine.folder().join("libnvidia-ml.so.1"));
         let said = outcome(command.env("PLIMSOLL_SHIM", ""));
         let text = std::fs::read_to_string(out.join("check.json")).unwrap_or_else(|error| panic!("{error}: {}{}", said.out, said.err));
@@ -67,6 +68,8 @@ fn a_check_of_a_card_runs_on_a_mock_and_becomes_data() {
         ("line", passed),
         ("memory", passed),
         ("launches", passed),
+        ("rates", passed),
+        ("tune", passed),
         ("judges", skipped),
         ("sanitizer", skipped),
         ("suspend", skipped),
@@ -74,6 +77,8 @@ fn a_check_of_a_card_runs_on_a_mock_and_becomes_data() {
     assert_eq!((parts, said.code), (expected.to_vec(), 0), "{}{}", said.out, said.err);
     let results = &document["results"];
     assert_eq!((&results["overhead"]["card"], &results["bits"]["equal"]), (&json!("Mock card"), &json!(true)), "{results}");
+    assert!(results["rates"].as_array().is_some_and(|rows| rows.len() > 6), "{results}");
+    assert!(results["tune"]["devices"][0]["timed"].as_u64() > Some(0) && results["tuned"]["with_ms"].as_f64() > Some(0.0), "{results}");
     let memory = &results["memory"];
     assert!(memory["samples"].as_u64() > Some(10) && memory["taken_bytes"].as_u64() <= memory["promised_bytes"].as_u64(), "{memory}");
     assert_eq!(machine.used(0), 0);
@@ -112,7 +117,10 @@ fn adopted(scripts: &Path, out: &Path, folder: &Path) {
     std::fs::copy(scripts.join("../../crates/device-cuda/data/overhead.txt"), &table).unwrap();
     let before = std::fs::read_to_string(&table).unwrap();
     assert!(adopt(&data).err.contains("not a card of which there are others"));
-    for name in ["overhead.txt", "overhead.json"] {
+    let rates = data.join("rates.txt");
+    std::fs::copy(scripts.join("../../crates/device-cuda/data/rates.txt"), &rates).unwrap();
+    let guesses = std::fs::read_to_string(&rates).unwrap();
+    for name in ["overhead.txt", "overhead.json", "rates.txt"] {
         let text = std::fs::read_to_string(out.join(name)).unwrap();
         std::fs::write(out.join(name), text.replace("Mock card", "Card of this test")).unwrap();
     }
@@ -121,6 +129,9 @@ fn adopted(scripts: &Path, out: &Path, folder: &Path) {
         assert_eq!((said.code, said.out.trim()), (0, "Card of this test"), "{}", said.err);
         let own = "card Card of this test\ngraph 4096\nnode 4096\ndevice 8388608\n";
         assert_eq!(std::fs::read_to_string(&table).unwrap(), format!("{before}{own}"));
-        assert!(data.join("card/Card_of_this_test/check.json").exists());
+        let measured = std::fs::read_to_string(&rates).unwrap();
+        let own = measured.strip_prefix(&guesses).unwrap_or_else(|| panic!("{measured}"));
+        assert!(own.starts_with("card Card of this test\nforward kernels ") && own.lines().count() == 13, "{own}");
+        assert!(data.join("card/Card_of_this_test/check.json").exists() && data.join("card/Card_of_this_test/tuned.txt").exists());
     }
 }

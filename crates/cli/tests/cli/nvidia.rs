@@ -608,7 +608,14 @@ fn plans_are_made_for_a_card_that_a_file_describes() {
     machine.gpus.set_handle(0, 10 * MIB).unwrap();
     describe();
     // What a handle takes is in plans of programs that have one.
-    let peak = |options: &str| document(&machine, &format!("plan mlp_sgd_ref/graph.pb --fetch loss:0 --target train --feed-shape x=12x6 --feed-shape y=12 --json {options}"))["devices"][1]["peak_bytes"].as_u64().unwrap();
+    let peak = |options: &str| {
+        document(
+            &machine,
+            &format!("plan mlp_sgd_ref/graph.pb --fetch loss:0 --target train --feed-shape x=12x6 --feed-shape y=12 --json {options}"),
+        )["devices"][1]["peak_bytes"]
+            .as_u64()
+            .unwrap()
+    };
     for (mode, handle) in [("never", 0), ("auto", 10 * MIB)] {
         let (here, there) = (peak(&format!("--cudnn {mode}")), peak(&format!("--cudnn {mode} --devices {file}")));
         assert_eq!((here, there), (there, peak("--cudnn never") + handle), "{mode}");

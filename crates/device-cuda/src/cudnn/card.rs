@@ -67,8 +67,8 @@ impl Cudnn {
         }
     }
 
-    /// Engines for a convolution on this card: the first that the limits allow, at most so many, by cuDNN's prediction for the card's properties, with
-    /// the workspace that each wants here. None where there is none within the limits, and where cuDNN refuses the graph.
+    /// Engines for a convolution on this card: the first that the limits allow, at most so many, by cuDNN's prediction for the card's
+    /// properties, with the workspace that each wants here. None where there is none within the limits, and where cuDNN refuses the graph.
     ///
     /// # Errors
     /// RESOURCE_EXHAUSTED where the card has no room to ask; UNAVAILABLE where it is lost.
@@ -138,8 +138,8 @@ impl Drop for Cudnn {
 }
 
 impl ReadyConvolution {
-    /// Pushes it on a stream of the card, which may be one that is captured. The addresses are those of input, filter, result, bias and residual where
-    /// they are, and workspace, which lie apart and stay until it has run. The calling thread is in the card's context.
+    /// Pushes it on a stream of the card, which may be one that is captured. The addresses are those of input, filter, result, bias and
+    /// residual where they are, and workspace, which lie apart and stay until it has run. The calling thread is in the card's context.
     ///
     /// # Errors
     /// cuDNN's status, also for addresses that are not aligned.

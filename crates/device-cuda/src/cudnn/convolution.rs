@@ -75,14 +75,26 @@ impl FromStr for Finish {
     }
 }
 
-/// A graph of one convolution, and of what is computed behind it. Input and result have their channels last or first, the filter is in TensorFlow's
-/// layout.
+/// How the tensors of a convolution lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lying {
+    /// The filter as in TensorFlow: taps, channels of the input, those of the result. Input and result as the sizes say.
+    Plain,
+    /// The filter with the channels of the result first, then those of the input, then taps. Input and result as the sizes say.
+    ResultFirst,
+    /// As before, but whatever the sizes say, the input has its channels first and the result its channels last.
+    Turned,
+}
+
+/// A graph of one convolution, and of what is computed behind it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConvolutionPlan {
     /// What is computed.
     pub kind: ConvolutionKind,
     /// Its sizes.
     pub spec: ConvSpec,
+    /// How its tensors lie.
+    pub lying: Lying,
     /// What is computed behind it; of forward ones alone.
     pub finish: Finish,
 }
@@ -123,13 +135,7 @@ fn tensor(cudnn: &Arc<Functions>, name: i64, sizes: &[i64], outermost: &[usize],
 }
 
 /// As [`tensor`]; or one that is never in memory.
-fn tensor_that(
-    cudnn: &Arc<Functions>,
-    (name, is_virtual): (i64, bool),
-    sizes: &[i64],
-    outermost: &[usize],
-    of: i32,
-) -> Result<Descriptor> {
+fn tensor_that(cudnn: &Arc<Functions>, (name, is_virtual): (i64, bool), sizes: &[i64], outermost: &[usize], of: i32) -> Result<Descriptor> {
     let mut strides = vec![1i64; sizes.len()];
     let mut step = 1i64;
     for &at in outermost.iter().rev() {
@@ -169,7 +175,7 @@ fn pointwise(cudnn: &Arc<Functions>, mode: i32, from: (&Descriptor, Option<&Desc
 impl ConvolutionPlan {
     /// Nothing but a convolution.
     pub fn of(kind: ConvolutionKind, spec: ConvSpec) -> ConvolutionPlan {
-        ConvolutionPlan { kind, spec, finish: Finish::NONE }
+        ConvolutionPlan { kind, spec, lying: Lying::Plain, finish: Finish::NONE }
     }
 
     /// The numbers of the tensors that are in memory: input, filter, result, then bias and residual where they are.
@@ -194,18 +200,26 @@ impl ConvolutionPlan {
         let in_group = in_c.checked_div(groups).unwrap_or(0);
         let filter = numbers([out_c, in_group].into_iter().chain(along(|axis| axis.taps)))?;
         let last = 2 + count + spare;
-        let order: Vec<usize> = match layout {
-            Layout::ChannelsLast => [0].into_iter().chain(2..last).chain([1]).collect(),
-            Layout::ChannelsFirst => (0..last).collect(),
+        let order_of = |layout| -> Vec<usize> {
+            match layout {
+                Layout::ChannelsLast => [0].into_iter().chain(2..last).chain([1]).collect(),
+                Layout::ChannelsFirst => (0..last).collect(),
+            }
         };
-        // Taps, channels of the input, channels of the result.
-        let filter_order: Vec<usize> = (2..last).chain([1, 0]).collect();
+        let (input_order, order) = match self.lying {
+            Lying::Turned => (order_of(Layout::ChannelsFirst), order_of(Layout::ChannelsLast)),
+            _ => (order_of(layout), order_of(layout)),
+        };
+        let filter_order: Vec<usize> = match self.lying {
+            Lying::Plain => (2..last).chain([1, 0]).collect(),
+            Lying::ResultFirst | Lying::Turned => (0..last).collect(),
+        };
         if self.finish.is_some() && self.kind != ConvolutionKind::Forward {
             return Err(Error::unimplemented("what follows a gradient of a convolution, by cuDNN"));
         }
         let between = |number: i64| tensor_that(cudnn, (BETWEEN + number, true), &result, &order, 0);
         let whole = |name: i64| tensor(cudnn, name, &result, &order, of);
-        let (x, w) = (tensor(cudnn, NAMES[0], &input, &order, of), tensor(cudnn, NAMES[1], &filter, &filter_order, of));
+        let (x, w) = (tensor(cudnn, NAMES[0], &input, &input_order, of), tensor(cudnn, NAMES[1], &filter, &filter_order, of));
         let y = if self.finish.is_some() { between(0)? } else { whole(NAMES[2])? };
         let convolution = self.convolution(cudnn, spare)?;
         let (what, first) = match self.kind {

@@ -41,8 +41,8 @@ impl Engine {
 
 /// The name of an engine: what plans keep of it. It is one of that version, with the values of its knobs and so much workspace.
 ///
-/// Its text has no spaces: `cudnn-9.26.0/70/2=8,18=0/4096` is engine 70 with two knobs and 4096 bytes of workspace. Without knobs there is a `-`. What it
-/// computes behind a convolution is a part of its own: `cudnn-9.26.0/44/-/0/bias+relu`.
+/// Its text has no spaces: `cudnn-9.26.0/70/2=8,18=0/4096` is engine 70 with two knobs and 4096 bytes of workspace. Without knobs there is
+/// a `-`. What it computes behind a convolution is a part of its own: `cudnn-9.26.0/44/-/0/bias+relu`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct EngineName {
     /// cuDNN's version as it counts it: 92600 is 9.26.0.
@@ -148,7 +148,14 @@ mod tests {
             ["", "cuda", "cudnn-9.19.0", "cudnn-9.19/1/-/0", "cudnn-9.190.0/1/-/0"],
             ["cudnn-9.19.0/1/2/0", "cudnn-9.19.0/1/2=/0", "cudnn-9.19.0/1//0"],
         );
-        let others = ["cudnn-9.19.0/x/-/0", "cudnn-9.19.0/1/-/", "cudnn-9.19.0/1/-/-1", "cudnn-9.19.0/1/-/0/", "cudnn-9.19.0/1/-/0/relu+bias", "cudnn-9.19.0/1/-/0/tanh"];
+        let others = [
+            "cudnn-9.19.0/x/-/0",
+            "cudnn-9.19.0/1/-/",
+            "cudnn-9.19.0/1/-/-1",
+            "cudnn-9.19.0/1/-/0/",
+            "cudnn-9.19.0/1/-/0/relu+bias",
+            "cudnn-9.19.0/1/-/0/tanh",
+        ];
         versions.iter().chain(&knobs).chain(&others).for_each(|text| assert!(text.parse::<EngineName>().is_err(), "{text}"));
         assert!(format!("cudnn-{}.0.0/1/-/0", usize::MAX).parse::<EngineName>().is_err());
     }
@@ -156,7 +163,11 @@ mod tests {
     #[test]
     fn engines_are_allowed_by_their_notes() {
         let engine = |index, notes: &[i32]| {
-            Engine::noted(EngineName { version: 92_600, index, knobs: Vec::new(), workspace: Bytes::ZERO, finish: Finish::NONE }, notes, false)
+            Engine::noted(
+                EngineName { version: 92_600, index, knobs: Vec::new(), workspace: Bytes::ZERO, finish: Finish::NONE },
+                notes,
+                false,
+            )
         };
         let (full, rounded) = (EngineLimits::default(), EngineLimits { tensor_float_32: true, ..EngineLimits::default() });
         let allowed = |engine: &Engine| {

@@ -12,6 +12,6 @@ mod planner;
 mod raw;
 
 pub(crate) use card::{Cudnn, ReadyConvolution};
-pub use convolution::{ConvolutionKind, ConvolutionPlan, Finish};
+pub use convolution::{ConvolutionKind, ConvolutionPlan, Finish, Lying};
 pub use engine::{Engine, EngineLimits, EngineName};
 pub use planner::{PlanFor, Planner};

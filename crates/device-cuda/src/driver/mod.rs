@@ -47,8 +47,17 @@ const OLDEST: (u32, u32) = (13, 0);
 
 /// Functions that a driver can do without: contexts are not looked for, cards do not reach each other, cuDNN's work is no part of graphs, and nothing is
 /// timed.
-const OPTIONAL: [&str; 9] =
-    ["context_flags", "context_state", "can_reach", "copy_across", "graph_child", "graph_nodes", "capture_begin", "capture_end", "event_elapsed"];
+const OPTIONAL: [&str; 9] = [
+    "context_flags",
+    "context_state",
+    "can_reach",
+    "copy_across",
+    "graph_child",
+    "graph_nodes",
+    "capture_begin",
+    "capture_end",
+    "event_elapsed",
+];
 
 /// The driver's library, loaded and initialised.
 #[derive(Debug)]

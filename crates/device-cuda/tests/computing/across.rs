@@ -151,9 +151,7 @@ fn the_mock_refuses_waits_and_copies_that_the_driver_would_not_order() {
     };
     // Memory that was mapped for one card is no other's before it is opened to it.
     assert_eq!((copy(first, 0, second, 1, 0), copy(second, 1, first, 0, 0)), (INVALID_VALUE, INVALID_VALUE));
-    let open = |address: u64, access: &[[c_int; 3]]| {
-        call!(driver, "cuMemSetAccess"(u64, usize, *const [c_int; 3], usize), address, 2 << 20, access.as_ptr(), access.len())
-    };
+    let open = |address: u64, access: &[[c_int; 3]]| call!(driver, "cuMemSetAccess"(u64, usize, *const [c_int; 3], usize), address, 2 << 20, access.as_ptr(), access.len());
     assert_eq!((open(second, &[[1, 0, 3]]), copy(first, 0, second, 1, 0), copy(second, 1, first, 0, 0)), (0, 0, 0));
     // In one direction; for a stream of the other card it is still closed.
     assert_eq!(copy(first, 0, second, 1, 1), INVALID_VALUE);

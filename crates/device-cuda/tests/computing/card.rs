@@ -7,19 +7,25 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use plimsoll_base::{Bytes, Result};
+use plimsoll_base::{Bytes, DataType, Result};
 use plimsoll_cards::{CudnnMode, Environment};
 use plimsoll_device::conformance::{CellOperation, Rig, run_all};
-use plimsoll_device::{CardPart, Device, DeviceName, DeviceSpec, KernelCall, Library};
+use plimsoll_device::{
+    Bindings, BufferRef, CardPart, Command as Called, Device, DeviceName, DeviceSpec, KernelCall, Library, Place, Program, Work,
+};
 use plimsoll_device_cuda::{
-    ComputeLibrary, CudaCard, CudaDevice, CudaLibrary, CudaSource, DriverCard, GraphUse, Nvml, PlanFor, Planner, Taken, Toolkit, any_card,
+    ComputeLibrary, ConvolutionKind, CudaCard, CudaDevice, CudaLibrary, CudaSource, DriverCard, EngineLimits, EngineName, GraphUse, Nvml,
+    PlanFor, Planner, RateSample, Taken, Toolkit, any_card, rates_text,
 };
 use plimsoll_memory::Ledger;
 use plimsoll_request::KernelRequest;
+use plimsoll_request::anchor::Anchor;
+use plimsoll_request::conv::ConvSpec;
+use plimsoll_request::product::ProductSpec;
 use serde_json::{Value, json};
 
 use super::driver::{Driver, call};
-use super::engines::{H100, table};
+use super::engines::{H100, convolutions, table};
 use super::graphs::{Loaded, program};
 use super::machine::Machine;
 use super::rig::Cells;
@@ -230,6 +236,99 @@ fn card_launches() {
         }
     }
     checked.write_json("launches.json", &json!(rows));
+}
+
+/// Products and convolutions whose rates are measured: on a mock small ones.
+fn measured_requests(is_mock: bool) -> Vec<(&'static str, Option<ConvolutionKind>, KernelRequest)> {
+    let anchor = |anchor| KernelRequest::Anchor { anchor, epilogue: None, pooling: None };
+    let mut requests = Vec::new();
+    let specs: Vec<ConvSpec> = match is_mock {
+        true => vec![ConvSpec { batch: 1, in_c: 4, out_c: 4, ..convolutions().remove(5).1 }],
+        false => convolutions().into_iter().map(|(_, spec)| spec).collect(),
+    };
+    for spec in specs {
+        requests.push(("forward", Some(ConvolutionKind::Forward), anchor(Anchor::Conv(spec))));
+        requests.push(("by-input", Some(ConvolutionKind::ByInput), anchor(Anchor::ConvBackpropInput(spec))));
+        requests.push(("by-filter", Some(ConvolutionKind::ByFilter), KernelRequest::ConvBackpropFilter { spec, unpooled: None }));
+    }
+    let products: &[(u64, u64, u64)] = match is_mock {
+        true => &[(8, 8, 8)],
+        false => &[(64, 64, 64), (512, 304, 784), (1024, 1024, 1024), (4096, 3072, 768)],
+    };
+    for &(m, n, k) in products {
+        let spec = ProductSpec { m, n, k, transpose_a: false, transpose_b: false, batch: 1, places: None };
+        requests.push(("product", None, anchor(Anchor::Product(DataType::Float, spec))));
+    }
+    requests
+}
+
+/// How fast the ways to compute products and convolutions are: the card's table of rates.
+#[test]
+fn card_rates() {
+    let Some(checked) = Checked::find("rates") else { return };
+    let is_mock = checked.machine.is_some() || std::env::var_os("PLIMSOLL_CHECK_MOCK").is_some();
+    let line = Bytes(if is_mock { 64 << 20 } else { 6 << 30 });
+    let card = CudaCard::open(&checked.toolkit.driver, &checked.first, &checked.toolkit.compiler, checked.toolkit.planner()).unwrap();
+    let seen = checked.nvml.look().cards.into_iter().find(|card| card.device.uuid == checked.first.uuid).expect("the card");
+    let known = |value: f64| if value > 0.0 { value } else { 1e12 };
+    let spec = DeviceSpec { flops: known(seen.device.peak_flops()), bandwidth: known(seen.device.bandwidth), ..any_card() };
+    let (mut samples, mut rows) = (Vec::new(), Vec::new());
+    let (engines, rounds) = if is_mock { (1, 1) } else { (3, 5) };
+    for tensor_float_32 in [false, true] {
+        let limits = EngineLimits { tensor_float_32, workspace: Bytes(1 << 30) };
+        let library = card.library(limits, CudnnMode::Always, None);
+        let device = checked.device(&card, tensor_float_32 as u32, line, GraphUse::on(card.name()), library).unwrap();
+        let tuner = device.tuner().expect("a card has one");
+        let exact = card.library(EngineLimits { tensor_float_32: false, ..limits }, CudnnMode::Always, None);
+        for (kind, convolution, request) in measured_requests(is_mock) {
+            // What is allowed without rounding was measured in the first round.
+            let known = if tensor_float_32 { exact.candidates(&any_card(), &request, 64).unwrap() } else { Vec::new() };
+            for variant in tuner.candidates(&request, engines).unwrap().into_iter().filter(|variant| !known.contains(variant)) {
+                let named = variant.name.parse::<EngineName>().ok();
+                let way = match (&named, tensor_float_32) {
+                    (None, _) => "kernels",
+                    (Some(_), false) => "cudnn",
+                    (Some(_), true) => "tensor-cores",
+                };
+                let arguments = request.arguments().unwrap();
+                let (mut args, mut next) = (Vec::new(), 0);
+                for bytes in arguments.inputs.iter().chain(&arguments.outputs) {
+                    args.push(BufferRef { place: Place::Arena(0), offset: next, bytes: *bytes });
+                    next += bytes.next_multiple_of(256);
+                }
+                let bytes = variant.steps[0].scratch;
+                let scratch = (bytes > 0).then_some(BufferRef { place: Place::Arena(0), offset: next, bytes });
+                let block = device.allocate(Bytes(next + bytes), "what is timed").unwrap();
+                let call = KernelCall { request: Arc::new(request.clone()), variant: Arc::new(variant.clone()), step: 0 };
+                let command = Called {
+                    work: Work::Kernel(call),
+                    args,
+                    scratch,
+                    worker_scratch: None,
+                    guard: None,
+                    waits: vec![],
+                    label: kind.into(),
+                };
+                let bindings = Bindings { arenas: vec![block.address()], ..Bindings::default() };
+                let mut timed = tuner.prepare(&Arc::new(Program { commands: vec![command; 4] }), &bindings).unwrap();
+                timed.seconds(1).unwrap();
+                let mut seconds: Vec<f64> = (0..rounds).map(|_| timed.seconds(4).unwrap() / 16.0).collect();
+                seconds.sort_by(f64::total_cmp);
+                let seconds = seconds[seconds.len() / 2];
+                let operations = variant.steps[0].load.issued;
+                let workspace = named.as_ref().map_or(0.0, |name| name.workspace.0 as f64);
+                samples.push(RateSample { kind, way, operations, workspace, seconds });
+                rows.push(json!({
+                    "request": request.summary(), "kind": format!("{convolution:?}"), "way": way, "variant": &*variant.name,
+                    "operations": operations, "workspace_bytes": workspace, "microseconds": seconds * 1e6,
+                }));
+            }
+        }
+    }
+    assert!(samples.iter().all(|sample| sample.seconds > 0.0 && sample.operations > 0.0), "{rows:?}");
+    assert!(["forward", "by-input", "by-filter", "product"].iter().all(|kind| samples.iter().any(|sample| sample.kind == *kind)));
+    checked.write("rates.txt", &rates_text(card.name(), &spec, &samples));
+    checked.write_json("rates.json", &json!(rows));
 }
 
 const CHILD: &str = "PLIMSOLL_CHECK_CHILD";

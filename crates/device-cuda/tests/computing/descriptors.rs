@@ -342,7 +342,9 @@ impl Tries<'_> {
         for name in [750, 751, 752, 753] {
             self.made(&format!("a sum without {name}"), 13, &without(sum.clone(), name));
         }
-        for (what, sizes) in [("other channels", [1, 7, 1, 1]), ("the whole", [2, 8, 5, 5]), ("a row", [1, 1, 1, 5]), ("more", [4, 8, 5, 5])] {
+        for (what, sizes) in
+            [("other channels", [1, 7, 1, 1]), ("the whole", [2, 8, 5, 5]), ("a row", [1, 1, 1, 5]), ("more", [4, 8, 5, 5])]
+        {
             let second = tensor(20, sizes);
             self.try_(&format!("a sum with {what}"), |backend| {
                 let attributes = on_each(ADD, &whole(10), Some(&second), &whole(11))?;
@@ -419,7 +421,8 @@ impl Tries<'_> {
                 let attributes = with(operation(backend, kind, &of)?, others(first, &[value]));
                 let conv = backend.make(kind, &attributes)?;
                 let (second, to) = (backend.make(17, &tensor(40, [1, 4, 1, 1]))?, backend.make(17, &tensor(3, sizes))?);
-                let each = [others(750, &[backend.make(0, &of_mode(ADD))?]), others(751, &[value]), others(752, &[second]), others(753, &[to])];
+                let each =
+                    [others(750, &[backend.make(0, &of_mode(ADD))?]), others(751, &[value]), others(752, &[second]), others(753, &[to])];
                 let each = backend.make(13, &each)?;
                 let graph = backend.make(15, &[others(801, &[conv, each])])?;
                 let heuristics = backend.make(4, &[others(201, &[graph]), numbers(200, 8, &[3]), others(204, &[card])])?;

@@ -187,6 +187,50 @@ fn products(planner: &Arc<Planner>) -> String {
     text
 }
 
+/// What engines several products at once are given, and products of two transposed matrices.
+fn other_products(planner: &Arc<Planner>) -> String {
+    let mut text = String::new();
+    let types = [
+        (DataType::Float, false, "float"),
+        (DataType::Float, true, "TF32"),
+        (DataType::Bfloat16, false, "bfloat16"),
+        (DataType::Half, false, "half"),
+    ];
+    for (data_type, tensor_float_32, word) in types {
+        let limits = EngineLimits { tensor_float_32, ..EngineLimits::default() };
+        let library = CudnnLibrary::new(planner, H100.to_string(), "", limits, CudnnMode::Always);
+        let heads = [
+            ("attention, scores", 96, 128, 128, 64),
+            ("attention, values", 96, 128, 64, 128),
+            ("16 of 512x64", 16, 512, 512, 64),
+            ("3 small", 3, 20, 30, 40),
+        ];
+        let several = heads.into_iter().flat_map(|row| [(false, false), (false, true), (true, false)].map(|letters| (row, letters)));
+        let turned = PRODUCTS.map(|(name, m, n, k)| ((name, 1, m, n, k), (true, true)));
+        for ((name, batch, m, n, k), (transpose_a, transpose_b)) in several.chain(turned) {
+            let spec = ProductSpec { m, n, k, transpose_a, transpose_b, batch, places: None };
+            let request = KernelRequest::Anchor { anchor: Anchor::Product(data_type, spec), epilogue: None, pooling: None };
+            let variant = library.variants(&any_card(), &request).unwrap().remove(0);
+            assert!(library.has(&any_card(), &request, &variant).unwrap());
+            let letters = [transpose_a, transpose_b].map(|is_transposed| if is_transposed { 'T' } else { 'N' });
+            writeln!(text, "{name}, {}{}, {word}: {}", letters[0], letters[1], variant.name).unwrap();
+        }
+    }
+    text
+}
+
+#[test]
+fn several_products_and_turned_ones_have_engines_without_a_card() {
+    let Some(planner) = planner().map(Arc::new) else { return };
+    if planner.compiles_all() {
+        return eprintln!("skipped: the small edition of cuDNN has no such convolutions");
+    }
+    let said = other_products(&planner);
+    let by_kernels = said.lines().filter(|line| line.ends_with(": cuda")).count();
+    assert!(by_kernels < said.lines().count() / 2, "cuDNN {} has few engines for\n{said}", planner.version());
+    is_recorded(&planner, "_batched", &said);
+}
+
 #[test]
 fn products_have_engines_without_a_card() {
     let Some(planner) = planner().map(Arc::new) else { return };
@@ -203,12 +247,20 @@ fn products_have_engines_without_a_card() {
 fn finished(planner: &Planner) -> String {
     let mut text = String::new();
     let of = PlanFor::Properties(H100);
-    let types = [(DataType::Float, false, "float"), (DataType::Float, true, "TF32"), (DataType::Bfloat16, true, "bfloat16"), (DataType::Half, true, "half")];
+    let types = [
+        (DataType::Float, false, "float"),
+        (DataType::Float, true, "TF32"),
+        (DataType::Bfloat16, true, "bfloat16"),
+        (DataType::Half, true, "half"),
+    ];
     for (data_type, tensor_float_32, word) in types {
         let limits = EngineLimits { tensor_float_32, workspace: Bytes(2 << 30) };
         for (name, spec) in convolutions() {
             for finish in ["bias", "bias+relu", "residual+bias+relu", "relu"] {
-                let plan = ConvolutionPlan { finish: finish.parse().unwrap(), ..ConvolutionPlan::of(ConvolutionKind::Forward, ConvSpec { data_type, ..spec }) };
+                let plan = ConvolutionPlan {
+                    finish: finish.parse().unwrap(),
+                    ..ConvolutionPlan::of(ConvolutionKind::Forward, ConvSpec { data_type, ..spec })
+                };
                 let said = match planner.choose(of, &plan, limits) {
                     Ok(Some(engine)) => {
                         assert_eq!(planner.rebuilt(of, &plan, &engine.name).unwrap(), engine, "{name}");

@@ -138,7 +138,10 @@ fn a_program_with_another_finish_is_refused() {
     let variant = library.variants(&any_card(), &with_relu).unwrap().remove(0);
     let args = vec![here(PLACES[0], IMAGES), here(PLACES[1], FILTER), here(BIAS, 16), here(PLACES[2], IMAGES)];
     let load = |request: &KernelRequest, variant: Variant| {
-        device.load(0, Arc::new(Program { commands: vec![command(request.clone(), variant, args.clone())] })).map(drop).map_err(|error| error.code())
+        device
+            .load(0, Arc::new(Program { commands: vec![command(request.clone(), variant, args.clone())] }))
+            .map(drop)
+            .map_err(|error| error.code())
     };
     assert_eq!(load(&with_relu, variant.clone()), Ok(()));
     assert_eq!(load(&convolution(DataType::Float, false, false), variant.clone()), Err(Code::Internal));
@@ -180,14 +183,20 @@ fn times_decide_between_an_engine_that_finishes_and_a_kernel_behind_one() {
     // A device times them all.
     let library = card.library(ROUNDED, CudnnMode::Auto, None);
     let candidates = names(&library.candidates(&any_card(), &wide, 8).unwrap());
-    assert!(candidates.iter().any(|name| name == finished) && candidates.iter().any(|name| name == bare) && candidates.last().unwrap() == "cuda", "{candidates:?}");
+    assert!(
+        candidates.iter().any(|name| name == finished)
+            && candidates.iter().any(|name| name == bare)
+            && candidates.last().unwrap() == "cuda",
+        "{candidates:?}"
+    );
     // Of floats the bare convolution: that engine is taken finished, where that is predicted to be faster.
     let floats = convolution(DataType::Float, false, true);
     let exact = "cudnn-9.26.99/70/2=12,18=0/5312";
     let spec = DeviceSpec { flops: 6e13, bandwidth: 3e12, ..any_card() };
     let times = [(exact.to_string(), 1e-6), ("cuda".to_string(), 2e-6)];
     let part = TunedPart::from([(Tuned::key(&floats).unwrap(), TunedRequest::new("", times))]);
-    let library = card.library(FULL, CudnnMode::Auto, Some(&Tuned::of([(card.library(FULL, CudnnMode::Auto, None).tuned_for(card.name()), part)])));
+    let library =
+        card.library(FULL, CudnnMode::Auto, Some(&Tuned::of([(card.library(FULL, CudnnMode::Auto, None).tuned_for(card.name()), part)])));
     let variants = library.variants(&spec, &floats).unwrap();
     assert_eq!(names(&variants)[2], "cuda", "{:?}", names(&variants));
     assert!(variants[..2].iter().all(|variant| variant.is_of(exact)), "{:?}", names(&variants));

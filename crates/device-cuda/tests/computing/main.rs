@@ -1,6 +1,7 @@
 //! Cards that compute, without a card: the driver's library and the compiler's are mocks, opened by their paths as the real ones are.
 
 mod across;
+mod batched;
 mod beside;
 mod card;
 mod convolutions;

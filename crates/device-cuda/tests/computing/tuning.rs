@@ -54,7 +54,11 @@ fn ways_are_timed_by_the_cards_clock() {
                 assert!((seconds - expected).abs() < 1e-4 * expected, "{}: {seconds} {expected}", way.name);
             }
         }
-        assert_eq!(launches() - before.0, if graphs == GraphUse::on("") { 5 * ways.len() as u64 } else { 0 }, "as graphs, where there is room");
+        assert_eq!(
+            launches() - before.0,
+            if graphs == GraphUse::on("") { 5 * ways.len() as u64 } else { 0 },
+            "as graphs, where there is room"
+        );
         // Nothing but the block was taken.
         assert_eq!(device.usage(), before.1);
         // What may fail is not timed, and neither is what is no kernel.
@@ -63,7 +67,10 @@ fn ways_are_timed_by_the_cards_clock() {
         let mut copy = convolution(ways[0].clone(), 8192);
         (copy.work, copy.args) = (Work::Copy, copy.args[..2].to_vec());
         copy.args[1].bytes = copy.args[0].bytes;
-        assert_eq!(tuner.prepare(&Arc::new(Program { commands: vec![copy] }), &bindings).map(drop).unwrap_err().code(), Code::Unimplemented);
+        assert_eq!(
+            tuner.prepare(&Arc::new(Program { commands: vec![copy] }), &bindings).map(drop).unwrap_err().code(),
+            Code::Unimplemented
+        );
     }
     // A lost card is said to be.
     let card = rig.open().unwrap();
@@ -108,8 +115,12 @@ fn a_table_decides_which_way_is_taken() {
     }
     // A convolution of floats has the way of the bare one, whatever is behind it: its bits stay the same.
     let KernelRequest::Anchor { anchor: Anchor::Conv(spec), .. } = request() else { panic!() };
-    let halves = KernelRequest::Anchor { anchor: Anchor::Conv(ConvSpec { data_type: DataType::Half, ..spec }), epilogue: None, pooling: None };
-    assert_eq!(ordered(ROUNDED, CudnnMode::Auto, &rounded, &halves), names(&card.library(ROUNDED, CudnnMode::Auto, None).variants(&any_card(), &halves).unwrap()));
+    let halves =
+        KernelRequest::Anchor { anchor: Anchor::Conv(ConvSpec { data_type: DataType::Half, ..spec }), epilogue: None, pooling: None };
+    assert_eq!(
+        ordered(ROUNDED, CudnnMode::Auto, &rounded, &halves),
+        names(&card.library(ROUNDED, CudnnMode::Auto, None).variants(&any_card(), &halves).unwrap())
+    );
     // A library for a machine that is elsewhere chooses the same, by the same table.
     let properties = rig.planner.properties(0).unwrap();
     let elsewhere = CudnnLibrary::new(&rig.planner, properties, card.name(), ROUNDED, CudnnMode::Auto).tuned(&rounded, card.name());

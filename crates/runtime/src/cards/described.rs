@@ -153,7 +153,8 @@ fn gpus(machine: &MachineDescription, mut planning: Planning<'_>) -> Result<(Div
             opened[at] |= count > 0;
             if opened[at] {
                 // A program that computes without cuDNN has no handle of it.
-                let handle = described.cudnn.as_ref().filter(|_| options.cudnn != CudnnMode::Never).map_or(Bytes::ZERO, DescribedCudnn::handle);
+                let handle =
+                    described.cudnn.as_ref().filter(|_| options.cudnn != CudnnMode::Never).map_or(Bytes::ZERO, DescribedCudnn::handle);
                 cards[at].overhead = described.device.overhead
                     + handle
                     + Bytes(described.granularity.map_or(0, |granularity| CudaDevice::own(&described.device.name, granularity).0) * count);
