@@ -136,7 +136,7 @@ else
     part engines 40 tests computing card::card_engines --exact
 fi
 part conformance 60 tests computing card::card_conformance --exact
-part commits 20 tests computing card::card_commits --exact
+part commits 45 tests computing card::card_commits --exact
 part killed 30 tests computing card::card_killed --exact
 # shellcheck disable=SC2086
 part kernels 150 tests kernels ${PLIMSOLL_CHECK_KERNELS:-}
