@@ -141,7 +141,12 @@ fn what_a_program_inherits_is_its_lease_alone_and_cannot_write() {
     assert!(slot.is_held() && reserved(&machine) == [5]);
     program.kill().unwrap();
     program.wait().unwrap();
-    assert!(!slot.is_held() && reserved(&machine) == [2]);
+    // A program that another test starts at this moment has all handles of this process until it is executed.
+    let is_given_back = || !slot.is_held() && reserved(&machine) == [2];
+    assert!((0..500).any(|_| is_given_back() || {
+        std::thread::sleep(Duration::from_millis(10));
+        false
+    }));
 }
 
 /// A program of another user, which root started under a lease, tries its handle in all ways.
