@@ -5,8 +5,8 @@
 //! names the pass after which it is checked. That line of `fit` says the lines of the devices. All others are LIRs. Before and after
 //! each pass its result is verified.
 //!
-//! Links of cards carry 1 MB a second where a line says `// with slow links`. Soft placement is allowed but where a line says `// without soft placement`. GPU:7 is a card that computes little: see
-//! [`Kernels`].
+//! Links of cards carry 1 MB a second where a line says `// with slow links`. Soft placement is allowed but where a line says
+//! `// without soft placement`. GPU:7 is a card that computes little: see [`Kernels`].
 
 use std::path::Path;
 use std::sync::Arc;

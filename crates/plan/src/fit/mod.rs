@@ -123,33 +123,31 @@ impl Lines {
 /// # Errors
 /// INTERNAL where a schedule of the search does not hold.
 pub(crate) fn fit(request: &Request<'_>, lir: Lir) -> Result<(Lir, Option<Fitting>)> {
-    let with_copies_beside = |kept: &BTreeSet<DeviceId>| overlap(&lir, request.devices, kept).unwrap_or_else(|| lir.clone());
     let mut kept = BTreeSet::new();
-    let mut now = with_copies_beside(&kept);
+    let mut beside = overlap(&lir, request.devices, &kept);
     if request.lines.most.iter().all(Option::is_none) {
-        return Ok((now, None));
+        return Ok((beside.unwrap_or(lir), None));
     }
     let settled = settled(&lir);
     let rooms: Vec<Option<Bytes>> =
         (0..request.devices.len()).map(|index| request.lines.room(request, &settled, DeviceId::from_index(index))).collect();
-    let before = arenas(request, &now);
+    let mut now = arenas(request, beside.as_ref().unwrap_or(&lir));
+    let before = now.clone();
     // Copies of devices that have no room for it do not run beside their works.
-    loop {
-        let taken = arenas(request, &now);
-        let is_over = |device: &DeviceId| rooms[device.index()].is_some_and(|room| taken[device.index()] > room);
-        let over: Vec<DeviceId> = (0..rooms.len()).map(DeviceId::from_index).filter(is_over).collect();
+    while beside.is_some() {
+        let is_over = |device: &DeviceId| rooms[device.index()].is_some_and(|room| now[device.index()] > room);
         let known = kept.len();
-        kept.extend(over);
+        kept.extend((0..rooms.len()).map(DeviceId::from_index).filter(is_over));
         if kept.len() == known {
             break;
         }
-        now = with_copies_beside(&kept);
+        beside = overlap(&lir, request.devices, &kept);
+        now = arenas(request, beside.as_ref().unwrap_or(&lir));
     }
-    let mut fitting = (arenas(request, &now) != before).then(|| Fitting { unfitted: before.clone(), ..Fitting::default() });
-    let mut lir = now;
+    let mut fitting = (now != before).then(|| Fitting { unfitted: before.clone(), ..Fitting::default() });
+    let mut lir = beside.unwrap_or(lir);
     for (index, room) in rooms.iter().enumerate() {
         let Some(room) = *room else { continue };
-        let now = arenas(request, &lir);
         if now[index] <= room {
             continue;
         }
@@ -162,6 +160,7 @@ pub(crate) fn fit(request: &Request<'_>, lir: Lir) -> Result<(Lir, Option<Fittin
         if state == 0 {
             continue;
         }
+        now = arenas(request, &lir);
         let fitting = fitting.get_or_insert_with(|| Fitting { unfitted: before.clone(), ..Fitting::default() });
         fitting.recomputed.extend(applied.recomputed);
         fitting.offloaded.extend(applied.offloaded);
