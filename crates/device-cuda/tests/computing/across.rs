@@ -156,6 +156,8 @@ fn the_mock_refuses_waits_and_copies_that_the_driver_would_not_order() {
     // In one direction; for a stream of the other card it is still closed.
     assert_eq!(copy(first, 0, second, 1, 1), INVALID_VALUE);
     assert_eq!((open(first, &[[1, 0, 3], [1, 1, 3]]), copy(first, 0, second, 1, 1)), (0, 0));
+    // A copy that runs when its memory is closed ends the context.
+    streams.iter().for_each(|&stream| assert_eq!(call!(driver, "cuStreamSynchronize"(Handle), stream), 0));
     assert_eq!((open(first, &[[1, 1, 0]]), copy(first, 0, second, 1, 1)), (0, INVALID_VALUE));
     for wrong in [&[][..], &[[1, 7, 3]], &[[2, 0, 3]], &[[1, 0, 2]]] {
         assert_ne!(open(first, wrong), 0, "{wrong:?}");
