@@ -21,7 +21,7 @@ use serde_json::Value;
 
 /// Lines from the lowest peak up to the peak as it is, but for the first: `PLIMSOLL_LINES`, or few.
 fn lines() -> u64 {
-    std::env::var("PLIMSOLL_LINES").ok().and_then(|lines| lines.parse().ok()).unwrap_or(1)
+    std::env::var("PLIMSOLL_LINES").ok().and_then(|lines| lines.parse().ok()).unwrap_or(2)
 }
 
 /// A tensor as `type dimensions bytes`.
