@@ -312,7 +312,7 @@ fn two_steps(session: &Session, made: &Made, fetch: &str) -> Vec<Vec<u32>> {
 }
 
 proptest! {
-    #![proptest_config(cases(60))]
+    #![proptest_config(cases(200))]
 
     /// Graphs of which some nodes ask for devices, on cards with room for all, some or nothing.
     #[test]
@@ -354,7 +354,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(cases(12))]
+    #![proptest_config(cases(32))]
 
     /// What is found without lines is found under lines that just hold it.
     #[test]

@@ -320,7 +320,7 @@ fn run_in(session: &Session, made: &Made, fetches: &[&str]) -> (Vec<Vec<u32>>, V
 
 /// How many graphs are tried: `PLIMSOLL_GRAPHS`, or few.
 fn cases() -> u32 {
-    std::env::var("PLIMSOLL_GRAPHS").ok().and_then(|cases| cases.parse().ok()).unwrap_or(10)
+    std::env::var("PLIMSOLL_GRAPHS").ok().and_then(|cases| cases.parse().ok()).unwrap_or(16)
 }
 
 proptest! {
