@@ -3,10 +3,12 @@
 //! faster, or not much slower.
 //!
 //!     cargo run --release --manifest-path bench/Cargo.toml --bin search -- GRAPH.pb --target train --feed x=1024x24x24x3 \
-//!         --feed y=int32:1024 --sim-gpus 8x16GiB,speed=1 --steps 10000 [--seed 1]
+//!         --feed y=int32:1024 --sim-gpus 8x16GiB,speed=1 --minutes 60 [--seed 1]
 //!
-//! It begins with the requests of the graph. Prints milliseconds of a step of these, of one card, and of the best found, each time that is
-//! better.
+//! It begins with the requests of the graph, and becomes less patient with slower plans as its minutes pass. Prints milliseconds of a step of
+//! these, of one card, and of the best found, each time that is better.
+
+use std::time::{Duration, Instant};
 
 use plimsoll::{DataType, Devices, Feed, Options, Shape, Signature};
 use plimsoll_base::Random;
@@ -63,7 +65,8 @@ fn main() {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let all = |name: &str| words.windows(2).filter(|pair| pair[0] == name).map(|pair| pair[1].clone()).collect::<Vec<_>>();
     let one = |name: &str| all(name).pop();
-    let steps: u64 = one("--steps").expect("--steps").parse().expect("a number of steps");
+    let minutes: f64 = one("--minutes").expect("--minutes").parse().expect("a number of minutes");
+    let limit = Duration::from_secs_f64(minutes * 60.0);
     let mut random = Random::new(one("--seed").map_or(1, |seed| seed.parse().expect("a number")));
     let def = read_graph_def(&std::fs::read(&words[0]).expect("a graph can be read")).expect("a graph");
     let options = Options::new().sim_gpus(one("--sim-gpus").expect("--sim-gpus")).fit(false);
@@ -86,9 +89,11 @@ fn main() {
     let alone = search.seconds(&vec![String::new(); now.len()]).expect("a plan without requests");
     println!("as written {:.3} ms, without requests {:.3} ms", seconds * 1e3, alone * 1e3);
     let mut best = seconds;
-    let (mut planned, mut taken) = (0u64, 0u64);
-    for step in 0..steps {
-        let heat = HEAT * 0.01f64.powf(step as f64 / steps as f64);
+    let (mut steps, mut planned, mut taken) = (0u64, 0u64, 0u64);
+    let begun = Instant::now();
+    while begun.elapsed() < limit {
+        steps += 1;
+        let heat = HEAT * 0.01f64.powf(begun.elapsed().as_secs_f64() / limit.as_secs_f64());
         let mut next = now.clone();
         for _ in 0..1 + random.below(2) {
             search.change(&mut next, &mut random);
@@ -104,8 +109,8 @@ fn main() {
         }
         if seconds < best {
             best = seconds;
-            println!("step {step}: {:.3} ms", best * 1e3);
+            println!("step {steps}: {:.3} ms", best * 1e3);
         }
     }
-    println!("best {:.3} ms after {steps} steps: {planned} plans, {taken} taken", best * 1e3);
+    println!("best {:.3} ms after {steps} steps in {minutes} minutes: {planned} plans, {taken} taken", best * 1e3);
 }
