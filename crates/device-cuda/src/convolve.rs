@@ -1,7 +1,10 @@
 //! The library of a card with cuDNN: its convolutions and products, beside the kernels that this crate writes.
 //!
 //! A product of two dense matrices is a convolution of 1x1, and several at once are one in groups: of these cuDNN has engines for whole floats, too,
-//! and it plans them in less than a millisecond. Its own products have neither without a card.
+//! and it plans them in less than a millisecond. Its own products have neither without a card. The form is the one whose filter is a matrix as it lies.
+//!
+//! cuDNN has filters with the channels of the result first, TensorFlow has them last. So a kernel turns the filter before the convolution, or
+//! behind the gradient by it; what it writes is scratch of the command.
 //!
 //! A request that cuDNN has an engine for has two variants or more. The one that was measured to be faster comes first ([`Tuned`]), or is
 //! predicted to be ([`Rates`]), so plans take it. A variant is called as its engine is ([`EngineName`]): the plan holds which one it is, and
@@ -16,6 +19,7 @@ use plimsoll_device::{Cost, DeviceSpec, FINISHED, KernelCall, Library, Load, Ste
 use plimsoll_request::KernelRequest;
 use plimsoll_request::anchor::{Anchor, Epilogue};
 use plimsoll_request::conv::ConvSpec;
+use plimsoll_request::movement::Movement;
 use plimsoll_request::product::ProductSpec;
 use plimsoll_request::window::{Axes, Layout, WindowAxis};
 
@@ -55,11 +59,22 @@ struct Ways {
 /// An engine that was asked for: of a name, or the first within the limits.
 type Wanted = (ConvolutionPlan, Option<EngineName>);
 
-/// A request that is a convolution.
-struct Asked<'a> {
+/// A convolution that computes a request, or all of it but the epilogue.
+#[derive(Clone, Copy)]
+struct Form {
     plan: ConvolutionPlan,
     /// Where the request's two tensors and its result are among input, filter and result of the convolution.
     places: [Place; 3],
+    /// Whether the request's filter has the channels of the result last.
+    turns: bool,
+}
+
+/// A request that is a convolution.
+struct Asked<'a> {
+    /// The form without the epilogue.
+    bare: Form,
+    /// The form of which engines compute the epilogue as well.
+    finished: Option<Form>,
     /// That of the result.
     shape: Vec<u64>,
     task: Task,
@@ -91,64 +106,100 @@ impl Place {
     }
 }
 
-/// A product as a convolution of 1x1, and whether it is a plain one. Rows of a plain one are images; but where A is transposed the terms are,
-/// and the result is a filter. None for matrices that do not lie one behind the other.
+/// A product as a convolution of 1x1, the form of it that can finish, and whether it is a plain one. Rows of a plain one are images; but where A is
+/// transposed the terms are, and the result is a filter. None for matrices that do not lie one behind the other.
 ///
 /// Several products at once are a convolution in as many groups, of one image whose pixels are columns, with channels first: rows of B (or of the
 /// result) are channels, and rows of A are filters. Of two transposed matrices, rows of A are channels and columns pixels, and rows of B are filters.
-fn as_convolution(data_type: DataType, spec: &ProductSpec) -> Option<(ConvolutionPlan, [Place; 3], bool)> {
-    const FIRST: [Place; 3] = [Place::First, Place::Second, Place::Result];
+fn as_convolution(data_type: DataType, spec: &ProductSpec) -> Option<(Form, Option<Form>, bool)> {
+    use ConvolutionKind::{ByFilter, ByInput, Forward};
+    use Place::{First, Result, Second};
     let ProductSpec { m, n, k, transpose_a, transpose_b, batch, places: None } = *spec else { return None };
-    let plan = |(kind, lying), [images, in_c, out_c, pixels, groups]: [u64; 5], layout| {
+    let form = |kind, [images, in_c, out_c, pixels, groups]: [u64; 5], layout, places| {
         let axes = Axes::new(&[WindowAxis { size: pixels, positions: pixels, ..WindowAxis::ONE }]).ok()?;
         let spec = ConvSpec { data_type, batch: images, in_c, out_c, axes, layout, groups };
-        Some(ConvolutionPlan { lying, ..ConvolutionPlan::of(kind, spec) })
+        Some(Form { plan: ConvolutionPlan::of(kind, spec), places, turns: false })
     };
-    use ConvolutionKind::{ByFilter, ByInput, Forward};
     let is_plain = batch == 1 && !(transpose_a && transpose_b);
+    let forward = form(Forward, [m, k, n, 1, 1], Layout::ChannelsLast, [First, Second, Result]);
     let [rows, columns, terms] = [m, n, k].map(|size| size.checked_mul(batch));
-    let (plan, places) = match (is_plain, transpose_a, transpose_b) {
-        (true, false, false) => (plan((Forward, Lying::Plain), [m, k, n, 1, 1], Layout::ChannelsLast), FIRST),
-        (true, false, true) => {
-            (plan((ByInput, Lying::Plain), [m, n, k, 1, 1], Layout::ChannelsLast), [Place::Result, Place::Second, Place::First])
+    let (bare, finished) = match (is_plain, transpose_a, transpose_b) {
+        (true, false, false) => {
+            let finished = forward.map(|form| Form { turns: true, ..form });
+            (form(ByInput, [m, n, k, 1, 1], Layout::ChannelsLast, [Result, Second, First]), finished)
         }
-        (true, true, false) => {
-            (plan((ByFilter, Lying::Plain), [k, m, n, 1, 1], Layout::ChannelsLast), [Place::First, Place::Result, Place::Second])
+        (true, false, true) => (forward, forward),
+        (true, true, false) => (form(ByFilter, [k, n, m, 1, 1], Layout::ChannelsLast, [Second, Result, First]), None),
+        (_, true, true) if batch == 1 => {
+            let bare = form(Forward, [1, k, n, m, 1], Layout::ChannelsLast, [First, Second, Result]);
+            (bare.map(|form| Form { plan: ConvolutionPlan { lying: Lying::Turned, ..form.plan }, ..form }), None)
         }
-        (_, true, true) if batch == 1 => (plan((Forward, Lying::Turned), [1, k, n, m, 1], Layout::ChannelsLast), FIRST),
         (_, true, true) => return None,
-        (_, false, false) => (
-            plan((Forward, Lying::ResultFirst), [1, terms?, rows?, n, batch], Layout::ChannelsFirst),
-            [Place::Second, Place::First, Place::Result],
-        ),
-        (_, true, false) => (
-            plan((ByInput, Lying::ResultFirst), [1, rows?, terms?, n, batch], Layout::ChannelsFirst),
-            [Place::Result, Place::First, Place::Second],
-        ),
-        (_, false, true) => (
-            plan((ByFilter, Lying::ResultFirst), [1, columns?, rows?, k, batch], Layout::ChannelsFirst),
-            [Place::Second, Place::Result, Place::First],
-        ),
+        (_, false, false) => (form(Forward, [1, terms?, rows?, n, batch], Layout::ChannelsFirst, [Second, First, Result]), None),
+        (_, true, false) => (form(ByInput, [1, rows?, terms?, n, batch], Layout::ChannelsFirst, [Result, First, Second]), None),
+        (_, false, true) => (form(ByFilter, [1, columns?, rows?, k, batch], Layout::ChannelsFirst, [Second, Result, First]), None),
     };
-    Some((plan?, places, is_plain))
+    Some((bare?, finished, is_plain))
+}
+
+impl Form {
+    /// A convolution of the request's, with TensorFlow's filter.
+    fn of(kind: ConvolutionKind, spec: &ConvSpec) -> Form {
+        Form { plan: ConvolutionPlan::of(kind, *spec), places: Place::of(kind), turns: true }
+    }
+
+    /// Bytes of an element.
+    fn element(&self) -> usize {
+        self.plan.spec.data_type.size().unwrap_or(0)
+    }
+
+    /// The kernels that turn the filter from there to there.
+    ///
+    /// # Errors
+    /// As [`emit::emit`].
+    fn turned(&self, from: KernelArg, to: KernelArg) -> Result<Vec<emit::Kernel>> {
+        let ConvSpec { in_c, out_c, axes, layout, groups, .. } = self.plan.spec;
+        let taps = axes.iter().map(|axis| axis.taps).product::<u64>();
+        let in_group = in_c.checked_div(groups).unwrap_or(0);
+        let (mut shape, perm) = match layout {
+            Layout::ChannelsLast => (vec![taps * in_group, out_c], vec![1, 0]),
+            Layout::ChannelsFirst => (vec![taps, in_group, out_c], vec![2, 1, 0]),
+        };
+        if self.plan.kind == ConvolutionKind::ByFilter {
+            shape.reverse();
+        }
+        let movement = KernelRequest::Movement { element: self.element(), movement: Movement::Transpose { shape, perm } };
+        let rename = |arg: &KernelArg| match *arg {
+            KernelArg::Argument(0) => from,
+            KernelArg::Argument(1) => to,
+            other => other,
+        };
+        let kernels = emit::emit(&movement)?.kernels.into_iter();
+        Ok(kernels.map(|kernel| emit::Kernel { args: kernel.args.iter().map(rename).collect(), ..kernel }).collect())
+    }
+
+    /// Elements of the filter.
+    fn filter_elements(&self) -> u64 {
+        self.plan.spec.filter().iter().product()
+    }
 }
 
 impl Asked<'_> {
     /// None for other requests, and where the epilogue can fail: it would have written a part of its results.
     fn of(request: &KernelRequest) -> Option<Asked<'_>> {
         let asked = |kind, spec: &ConvSpec, shape| {
-            let (plan, places, task) = (ConvolutionPlan::of(kind, *spec), Place::of(kind), Task::Convolution(kind));
-            Asked { plan, places, shape, task, epilogue: None, finishing: None, may_overlap: false, is_plain: true }
+            let (bare, task) = (Form::of(kind, spec), Task::Convolution(kind));
+            let may_finish = kind == ConvolutionKind::Forward && spec.layout == Layout::ChannelsLast;
+            let finished = may_finish.then_some(bare);
+            Asked { bare, finished, shape, task, epilogue: None, finishing: None, may_overlap: false, is_plain: true }
         };
         let (asked, epilogue) = match request {
             KernelRequest::Anchor { anchor: Anchor::Product(data_type, spec), epilogue, pooling: None } => {
                 // Nothing follows several products.
                 let is_known = spec.batch == 1 || epilogue.is_none();
-                let (plan, places, is_plain) = as_convolution(*data_type, spec).filter(|_| is_known)?;
-                let shape = vec![spec.m, spec.n];
-                let asked =
-                    Asked { plan, places, shape, task: Task::Product, epilogue: None, finishing: None, may_overlap: true, is_plain };
-                (asked, epilogue.as_ref())
+                let (bare, finished, is_plain) = as_convolution(*data_type, spec).filter(|_| is_known)?;
+                let (shape, task) = (vec![spec.m, spec.n], Task::Product);
+                (Asked { bare, finished, shape, task, epilogue: None, finishing: None, may_overlap: true, is_plain }, epilogue.as_ref())
             }
             KernelRequest::Anchor { anchor: Anchor::Conv(spec), epilogue, pooling: None } => {
                 (asked(ConvolutionKind::Forward, spec, spec.output()), epilogue.as_ref())
@@ -160,24 +211,37 @@ impl Asked<'_> {
             _ => return None,
         };
         let is_safe = epilogue.is_none_or(|epilogue| !epilogue.expr.can_fail());
-        let ConvolutionPlan { kind, spec, .. } = asked.plan;
-        let may_finish = kind == ConvolutionKind::Forward && spec.layout == Layout::ChannelsLast && asked.is_plain;
-        let finishing = epilogue.filter(|_| may_finish).and_then(|epilogue| Finishing::of(spec.data_type, &asked.shape, epilogue));
+        let data_type = asked.bare.plan.spec.data_type;
+        let finishing = epilogue.filter(|_| asked.finished.is_some()).and_then(|epilogue| Finishing::of(data_type, &asked.shape, epilogue));
         is_safe.then_some(Asked { epilogue, finishing, ..asked })
     }
 
-    /// The convolution with that behind it; none where it is not the request's epilogue.
-    fn plan_with(&self, finish: Finish) -> Option<ConvolutionPlan> {
-        let is_whole = self.finishing.is_some_and(|finishing| finishing.finish == finish);
-        (is_whole || !finish.is_some()).then_some(ConvolutionPlan { finish, ..self.plan })
+    /// The form with that behind the convolution; none where it is not the request's epilogue.
+    fn form_with(&self, finish: Finish) -> Option<Form> {
+        if !finish.is_some() {
+            return Some(self.bare);
+        }
+        let form = self.finished.filter(|_| self.finishing.is_some_and(|finishing| finishing.finish == finish))?;
+        Some(Form { plan: ConvolutionPlan { finish, ..form.plan }, ..form })
     }
 
-    /// What runs: the convolution, and a kernel for the epilogue.
+    /// The convolution of that form.
+    fn plan_with(&self, finish: Finish) -> Option<ConvolutionPlan> {
+        self.form_with(finish).map(|form| form.plan)
+    }
+
+    /// What runs: the convolution, a kernel for the epilogue, and those that turn the filter.
     ///
     /// # Errors
     /// As [`emit::emit`].
     fn emitted(&self, engine: &EngineName, limits: EngineLimits) -> Result<Emitted> {
+        let form = self.form_with(engine.finish);
+        let form = form.ok_or_else(|| Error::internal(format!("{engine} of a request with another epilogue")))?;
         let mut emitted = Emitted { between: vec![engine.workspace.0], ..Emitted::default() };
+        let between = |emitted: &mut Emitted, elements: u64| {
+            emitted.between.push(elements * form.element() as u64);
+            KernelArg::Between(emitted.between.len() as u32 - 1)
+        };
         let mut result = KernelArg::Argument(Anchor::INPUTS as u32);
         let mut further = Vec::new();
         if let Some(Finishing { bias, residual, .. }) = self.finishing.filter(|_| engine.finish.is_some()) {
@@ -187,7 +251,6 @@ impl Asked<'_> {
             further.extend([bias].into_iter().chain(residual).map(argument));
         } else if let Some(Epilogue { expr, operands }) = self.epilogue {
             let all: Vec<Vec<u64>> = [self.shape.clone()].into_iter().chain(operands.iter().cloned()).collect();
-            let elements = self.shape.iter().product::<u64>();
             let behind = emit::emit(&KernelRequest::Expr { expr: expr.clone(), shape: self.shape.clone(), operands: all })?;
             let first = (Anchor::INPUTS + operands.len()) as u32;
             // Where an operand may lie in the place of a result, the convolution's elements lie between; else in a result, if they can.
@@ -196,11 +259,7 @@ impl Asked<'_> {
             let place = behind.in_place.iter().find(|(operand, _)| *operand == 0 && emitted.in_place.is_empty());
             result = match place {
                 Some((_, output)) => KernelArg::Argument(first + *output as u32),
-                None => {
-                    let size = self.plan.spec.data_type.size().unwrap_or(0) as u64;
-                    emitted.between.push(elements * size);
-                    KernelArg::Between(1)
-                }
+                None => between(&mut emitted, self.shape.iter().product()),
             };
             // The expression's operands and results, as they are called here.
             let rename = |arg: &KernelArg| match *arg {
@@ -212,28 +271,38 @@ impl Asked<'_> {
                 behind.kernels.iter().map(|kernel| emit::Kernel { args: kernel.args.iter().map(rename).collect(), ..kernel.clone() });
             emitted.kernels = kernels.collect();
         }
-        let tensors = self.places.iter().map(|place| match place {
+        let mut tensors = form.places.map(|place| match place {
             Place::First => KernelArg::Argument(0),
             Place::Second => KernelArg::Argument(1),
             Place::Result => result,
         });
-        let plan = self.plan_with(engine.finish);
-        let plan = plan.ok_or_else(|| Error::internal(format!("{engine} of a request with another epilogue")))?;
-        let tensors = tensors.chain(further).collect();
+        if form.turns {
+            let (asked, turned) = (tensors[1], between(&mut emitted, form.filter_elements()));
+            tensors[1] = turned;
+            if form.plan.kind == ConvolutionKind::ByFilter {
+                emitted.kernels.extend(form.turned(turned, asked)?);
+            } else {
+                let before = form.turned(asked, turned)?;
+                emitted.before = before.len();
+                emitted.kernels.splice(0..0, before);
+            }
+        }
+        let tensors = tensors.into_iter().chain(further).collect();
+        let plan = form.plan;
         emitted.convolution = Some(Convolution { plan, engine: engine.clone(), limits, tensors, workspace: KernelArg::Between(0) });
         Ok(emitted)
     }
 
     /// The predicted seconds of a kernel for the epilogue: it reads and writes the result.
     fn pass_seconds(&self, spec: &DeviceSpec) -> f64 {
-        let bytes = self.shape.iter().map(|size| *size as f64).product::<f64>() * self.plan.spec.data_type.size().unwrap_or(0) as f64;
+        let bytes = self.shape.iter().map(|size| *size as f64).product::<f64>() * self.bare.element() as f64;
         2.0 * bytes / spec.bandwidth
     }
 
     /// The arithmetic operations of the convolution.
     fn operations(&self) -> f64 {
-        let spec = self.plan.spec;
-        multiplied(&match self.plan.kind {
+        let spec = self.bare.plan.spec;
+        multiplied(&match self.bare.plan.kind {
             ConvolutionKind::Forward | ConvolutionKind::ByFilter => Anchor::Conv(spec),
             ConvolutionKind::ByInput => Anchor::ConvBackpropInput(spec),
         })
@@ -325,7 +394,7 @@ impl CudnnLibrary {
         let is_bare = |engine: &Engine| !engine.name.finish.is_some();
         let bare = match timed.clone().filter(is_bare) {
             Some(engine) => Some(engine),
-            None => self.engine(&asked.plan)?,
+            None => self.engine(&asked.bare.plan)?,
         };
         let finished = match timed.clone().filter(|engine| !is_bare(engine)) {
             Some(engine) => Some(engine),
@@ -434,7 +503,7 @@ impl CudaSource for CudnnLibrary {
     fn candidates(&self, spec: &DeviceSpec, request: &KernelRequest, engines: usize) -> Result<Vec<Variant>> {
         let Some(asked) = Asked::of(request) else { return CudaLibrary.candidates(spec, request, engines) };
         let kernels = CudnnLibrary::kernels(spec, request)?;
-        let bare = self.engines(&asked.plan, engines)?;
+        let bare = self.engines(&asked.bare.plan, engines)?;
         let finished = match asked.finishing.and_then(|finishing| asked.plan_with(finishing.finish)) {
             Some(plan) => self.engines(&plan, engines)?,
             None => Vec::new(),

@@ -206,13 +206,14 @@ fn launches(card: &CudaCard, emitted: &Emitted, args: u32) -> Result<Vec<Launch>
             KernelArg::FaultBase => LaunchArg::FaultBase,
         })
     };
-    let convolution = emitted.convolution.as_ref().map(|convolution| {
-        let args = convolution.tensors.iter().chain([&convolution.workspace]).map(arg).collect::<Result<_>>()?;
-        Ok(Launch { code: LaunchCode::Convolution(card.convolution(convolution)?), args })
-    });
     let kernels = emitted.kernels.iter().map(|kernel| {
         let function = card.function(&kernel.entry).ok_or_else(|| Error::internal(format!("{} was not loaded", kernel.entry)))?;
         Ok(Launch { code: LaunchCode::Kernel(function, kernel.blocks), args: kernel.args.iter().map(arg).collect::<Result<_>>()? })
     });
-    convolution.into_iter().chain(kernels).collect()
+    let mut launches: Vec<Launch> = kernels.collect::<Result<_>>()?;
+    if let Some(convolution) = &emitted.convolution {
+        let args = convolution.tensors.iter().chain([&convolution.workspace]).map(arg).collect::<Result<_>>()?;
+        launches.insert(emitted.before, Launch { code: LaunchCode::Convolution(card.convolution(convolution)?), args });
+    }
+    Ok(launches)
 }

@@ -48,8 +48,10 @@ const PRELUDE: &str = include_str!("prelude.cu");
 /// The kernels that answer a request, one after the other.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Emitted {
-    /// What cuDNN computes before them.
+    /// What cuDNN computes.
     pub convolution: Option<Convolution>,
+    /// How many of the kernels come before it.
+    pub before: usize,
     /// The kernels, in order; none where there is nothing to compute.
     pub kernels: Vec<Kernel>,
     /// Bytes of each buffer between them.

@@ -60,6 +60,8 @@ fn spec() -> ConvSpec {
 
 pub const IMAGES: u64 = 4 * 4 * 6 * 6 * 4;
 pub const FILTER: u64 = 4 * 9 * 4 * 4;
+/// What a turned filter takes of the scratch.
+pub const TURNED: u64 = FILTER.next_multiple_of(256);
 
 pub fn request() -> KernelRequest {
     KernelRequest::Anchor { anchor: Anchor::Conv(spec()), epilogue: None, pooling: None }
@@ -152,11 +154,11 @@ fn the_first_engine_within_the_limits_is_taken_with_the_cards_workspace() {
     assert_eq!(chosen(EngineLimits { workspace: Bytes(exact - 1), ..FULL }), "cuda");
     let large = EngineLimits { workspace: Bytes(1 << 30), ..ROUNDED };
     assert_eq!(chosen(large), format!("cudnn-9.26.99/48/2=2,6=1,14=0/{}", (48 << 20) + exact - 128));
-    // Its name is that of its numerics, and its workspace is scratch.
+    // Its name is that of its numerics; its workspace and the turned filter are scratch.
     let library = card.library(ROUNDED, CudnnMode::Always, None);
     let variants = library.variants(&any_card(), &request()).unwrap();
     let [by_cudnn, kernels] = &variants[..] else { panic!("{variants:?}") };
-    assert_eq!((&by_cudnn.numerics, by_cudnn.steps[0].scratch, &*kernels.name), (&by_cudnn.name, 256, "cuda"));
+    assert_eq!((&by_cudnn.numerics, by_cudnn.steps[0].scratch, &*kernels.name), (&by_cudnn.name, 256 + TURNED, "cuda"));
     // By the prediction, so small a convolution is not worth a call of cuDNN.
     let fast = DeviceSpec { flops: 6e13, bandwidth: 3e12, ..any_card() };
     let predicted = card.library(ROUNDED, CudnnMode::Auto, None);
@@ -191,7 +193,7 @@ fn a_program_names_its_engine_and_the_card_has_it_or_refuses() {
     let named = |change: &dyn Fn(&mut EngineName)| {
         let mut name: EngineName = rounded.name.parse().unwrap();
         change(&mut name);
-        let scratch = name.workspace.0.next_multiple_of(256);
+        let scratch = name.workspace.0.next_multiple_of(256) + TURNED;
         let mut variant = Variant { name: name.to_string().as_str().into(), numerics: name.to_string().as_str().into(), ..rounded.clone() };
         variant.steps[0].scratch = scratch;
         variant

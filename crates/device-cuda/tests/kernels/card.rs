@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use plimsoll_base::Bytes;
 use plimsoll_cards::{CudnnMode, Environment};
-use plimsoll_device::{Bindings, BufferRef, CardPart, Command, Device, DeviceSpec, KernelCall, Place, Program, Work};
+use plimsoll_device::{Bindings, BufferRef, CardPart, Command, Device, DeviceSpec, KernelCall, Place, Program, Variant, Work};
 use plimsoll_device_cuda::{CudaCard, CudaDevice, CudaLibrary, CudaSource, GraphUse, Toolkit, any_card};
 use plimsoll_memory::{Block, Ledger};
 
@@ -47,17 +47,23 @@ impl Card {
 
     /// Fails the test where a result is not the expected one. Kernels that find no fault are one program.
     pub fn compare(&self, runs: &[Run]) {
+        let first = |run: &Run| self.library.variants(&any_card(), &run.request).unwrap().remove(0);
         let (whole, failing): (Vec<&Run>, Vec<&Run>) = runs.iter().partition(|run| run.expected.is_ok());
-        self.run(&whole);
-        failing.chunks(1).for_each(|run| self.run(run));
+        self.run(&whole, whole.iter().map(|run| first(run)).collect());
+        failing.iter().for_each(|run| self.run(&[*run], vec![first(run)]));
     }
 
-    fn run(&self, runs: &[&Run]) {
+    /// As [`Card::compare`], of one run by this variant.
+    pub fn compare_by(&self, run: &Run, variant: Variant) {
+        self.run(&[run], vec![variant]);
+    }
+
+    fn run(&self, runs: &[&Run], variants: Vec<Variant>) {
         if runs.is_empty() {
             return;
         }
         let mut end = FENCE;
-        let placed: Vec<Placed> = runs.iter().map(|run| placed(&*self.library, run, &mut end)).collect();
+        let placed: Vec<Placed> = runs.iter().zip(variants).map(|(run, variant)| placed(variant, run, &mut end)).collect();
         let arena = self.device.allocate(Bytes(end), "arena").unwrap();
         arena.write(0, &vec![FENCED; end as usize]).unwrap();
         for (run, placed) in runs.iter().zip(&placed) {
@@ -89,8 +95,7 @@ fn read(arena: &Block, at: BufferRef) -> Vec<u8> {
     bytes
 }
 
-fn placed(library: &dyn CudaSource, run: &Run, end: &mut u64) -> Placed {
-    let variant = library.variants(&any_card(), &run.request).unwrap().remove(0);
+fn placed(variant: Variant, run: &Run, end: &mut u64) -> Placed {
     let mut place = |bytes: u64| {
         let offset = *end;
         *end = (offset + bytes).next_multiple_of(256) + FENCE;
