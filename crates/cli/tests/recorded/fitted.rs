@@ -1,5 +1,8 @@
 //! Recorded cases under limits that are too low for their plans as they are: the same bits, and the line holds.
 
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use plimsoll::{Bytes, Certainty, Code, Error, Footprint, HostTensor, Result};
 
 use super::{Case, bits, cases, ran};
@@ -78,17 +81,23 @@ impl Case {
     }
 }
 
+/// The cases go to two threads: no other test takes as long.
 #[test]
 fn every_case_gives_the_same_bits_at_every_line() {
-    let (mut failures, mut fitted) = (Vec::new(), 0);
-    for case in &cases() {
-        for devices in [1, 2] {
-            match case.at_lower_lines(devices) {
-                Ok(count) => fitted += count,
-                Err(reason) => failures.push(format!("{} on {devices} devices: {reason}", case.name())),
+    let cases = cases();
+    let tried: Vec<(&Case, u32)> = cases.iter().flat_map(|case| [(case, 1), (case, 2)]).collect();
+    let (next, fitted, failures) = (AtomicUsize::new(0), AtomicUsize::new(0), Mutex::new(Vec::new()));
+    let some = || {
+        while let Some((case, devices)) = tried.get(next.fetch_add(1, Ordering::Relaxed)) {
+            match case.at_lower_lines(*devices) {
+                Ok(count) => drop(fitted.fetch_add(count, Ordering::Relaxed)),
+                Err(reason) => failures.lock().unwrap().push(format!("{} on {devices} devices: {reason}", case.name())),
             }
         }
-    }
+    };
+    std::thread::scope(|scope| (0..2).for_each(|_| drop(scope.spawn(some))));
+    let failures = failures.into_inner().unwrap();
     assert!(failures.is_empty(), "{} failures:\n{}", failures.len(), failures.join("\n"));
+    let fitted = fitted.into_inner();
     assert!(fitted > 10, "only {fitted} cases take less where they have to");
 }

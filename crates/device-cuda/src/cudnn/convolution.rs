@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use plimsoll_base::{DataType, Error, Result};
 use plimsoll_request::conv::ConvSpec;
-use plimsoll_request::window::Layout;
+use plimsoll_request::window::{Layout, WindowAxis};
 
 use super::descriptor::Descriptor;
 use super::raw::{CROSS_CORRELATION, Functions, attribute, element, kind};
@@ -171,6 +171,20 @@ fn pointwise(cudnn: &Arc<Functions>, mode: i32, from: (&Descriptor, Option<&Desc
     operation.finish(what)
 }
 
+/// The most taps along an axis of which is looked at what they see.
+const MOST_TAPS: u64 = 4096;
+
+/// Whether each tap along an axis sees an element of the input at some position.
+fn all_taps_see(axis: &WindowAxis) -> bool {
+    let sees = |tap: u64| {
+        let at = tap.saturating_mul(axis.dilation);
+        let first = axis.pad.saturating_sub(at).div_ceil(axis.stride.max(1));
+        let element = first.saturating_mul(axis.stride).saturating_add(at);
+        first < axis.positions && element >= axis.pad && element - axis.pad < axis.size
+    };
+    axis.taps <= MOST_TAPS && (0..axis.taps).all(sees)
+}
+
 impl ConvolutionPlan {
     /// Nothing but a convolution.
     pub fn of(kind: ConvolutionKind, spec: ConvSpec) -> ConvolutionPlan {
@@ -193,7 +207,7 @@ impl ConvolutionPlan {
         let count = axes.len();
         // cuDNN has two axes or three.
         let spare = 2usize.saturating_sub(count);
-        let along = |size: fn(&plimsoll_request::window::WindowAxis) -> u64| axes.iter().map(size).chain(std::iter::repeat_n(1, spare));
+        let along = |size: fn(&WindowAxis) -> u64| axes.iter().map(size).chain(std::iter::repeat_n(1, spare));
         let images = |channels: u64, size| numbers([batch, channels].into_iter().chain(along(size)));
         let (input, result) = (images(in_c, |axis| axis.size)?, images(out_c, |axis| axis.positions)?);
         let in_group = in_c.checked_div(groups).unwrap_or(0);
@@ -209,6 +223,10 @@ impl ConvolutionPlan {
             Lying::Turned => (order_of(Layout::ChannelsFirst), order_of(Layout::ChannelsLast)),
             _ => (order_of(layout), order_of(layout)),
         };
+        // An engine of cuDNN 9.19 does not write such elements.
+        if self.kind == ConvolutionKind::ByFilter && !axes.iter().all(all_taps_see) {
+            return Err(Error::unimplemented("a gradient by a filter of which a tap sees no element, by cuDNN"));
+        }
         if self.finish.is_some() && self.kind != ConvolutionKind::Forward {
             return Err(Error::unimplemented("what follows a gradient of a convolution, by cuDNN"));
         }
@@ -280,5 +298,31 @@ impl ConvolutionPlan {
         convolution.integers(attribute::DILATIONS, &numbers(&mut axes.iter().map(|axis| axis.dilation as i64), 1))?;
         convolution.integers(attribute::STRIDES, &numbers(&mut axes.iter().map(|axis| axis.stride as i64), 1))?;
         convolution.finish("a convolution")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn taps_see_what_positions_reach() {
+        let axis = |size, positions, taps, stride, dilation, pad| WindowAxis { size, positions, taps, stride, dilation, pad };
+        for axis in [axis(9, 9, 3, 1, 1, 1), axis(1, 1, 1, 1, 1, 0), axis(3, 2, 2, 2, 1, 0), axis(1, 3, 3, 1, 1, 2), axis(5, 3, 3, 2, 2, 2)]
+        {
+            assert!(all_taps_see(&axis), "{axis:?}");
+        }
+        // The last tap is behind the only element; the first one before it; those between two elements; too many to look.
+        for axis in [axis(1, 1, 3, 1, 1, 1), axis(1, 2, 4, 1, 1, 1), axis(1, 2, 3, 5, 1, 1), axis(1 << 40, 1, 1 << 40, 1, 1, 0)] {
+            assert!(!all_taps_see(&axis), "{axis:?}");
+        }
+        // The same by looking at each position.
+        for number in 0..3000u64 {
+            let of = |divisor: u64, below: u64| number / divisor % below;
+            let axis = axis(1 + of(1, 4), 1 + of(4, 3), 1 + of(12, 4), 1 + of(48, 3), 1 + of(144, 3), of(432, 4));
+            let element = |position: u64, tap: u64| position * axis.stride + tap * axis.dilation;
+            let is_seen = |tap| (0..axis.positions).any(|position| (axis.pad..axis.pad + axis.size).contains(&element(position, tap)));
+            assert_eq!(all_taps_see(&axis), (0..axis.taps).all(is_seen), "{axis:?}");
+        }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use plimsoll_base::{Bytes, Error, Result};
 use plimsoll_cards::Environment;
 
-use super::convolution::{ConvolutionPlan, Finish};
+use super::convolution::{ConvolutionKind, ConvolutionPlan};
 use super::descriptor::Descriptor;
 use super::engine::{Engine, EngineLimits, EngineName};
 use super::raw::{BY_MODEL, Functions, NOTE_COMPILES, attribute, element, kind};
@@ -199,15 +199,15 @@ impl Planner {
             Target::Handle(handle) => Some(handle),
             Target::Properties(_) => None,
         };
-        let graph = graph.graph(&self.cudnn, handle)?;
+        let made = graph.graph(&self.cudnn, handle)?;
         let engine = Descriptor::new(&self.cudnn, kind::ENGINE, "an engine")?;
-        engine.descriptors(attribute::ENGINE_GRAPH, &[&graph])?;
+        engine.descriptors(attribute::ENGINE_GRAPH, &[&made])?;
         engine.integers(attribute::ENGINE_INDEX, &[name.index])?;
         if let Target::Properties(card) = of {
             engine.descriptors(attribute::ENGINE_PROPERTIES, &[card])?;
         }
         let engine = engine.finish("an engine")?;
-        let mut noted = noted(&engine, name.clone())?;
+        let mut noted = noted(&engine, name.clone(), graph.kind)?;
         let knob = |(of, value): &(i32, i64)| {
             let knob = Descriptor::new(&self.cudnn, kind::KNOB_CHOICE, "a knob")?;
             knob.number(attribute::KNOB_TYPE, element::KNOB_TYPE, *of)?;
@@ -244,17 +244,16 @@ impl Planner {
         wanted: impl Fn(&Engine) -> bool,
         mut take: impl FnMut(Engine) -> bool,
     ) -> Result<()> {
-        let finish = graph.finish;
-        let (card, graph) = (self.card(of)?, graph.graph(&self.cudnn, None)?);
+        let (card, made) = (self.card(of)?, graph.graph(&self.cudnn, None)?);
         let heuristics = Descriptor::new(&self.cudnn, kind::HEURISTICS, "heuristics")?;
-        heuristics.descriptors(attribute::HEURISTICS_GRAPH, &[&graph])?;
+        heuristics.descriptors(attribute::HEURISTICS_GRAPH, &[&made])?;
         heuristics.number(attribute::HEURISTICS_MODE, element::HEURISTICS_MODE, BY_MODEL)?;
         heuristics.descriptors(attribute::HEURISTICS_PROPERTIES, &[&card])?;
         let heuristics = heuristics.finish("heuristics")?;
         let choices = heuristics.read_descriptors(attribute::HEURISTICS_RESULTS, kind::ENGINE_CHOICE, MOST_ENGINES)?;
         let (mut is_any, mut refusal) = (false, None);
         for choice in &choices {
-            match self.engine(&card, (choice, finish), &wanted) {
+            match self.engine(&card, (choice, graph), &wanted) {
                 Ok(None) => is_any = true,
                 Ok(Some(engine)) => {
                     is_any = true;
@@ -275,7 +274,7 @@ impl Planner {
     fn engine(
         &self,
         card: &Descriptor,
-        (choice, finish): (&Descriptor, Finish),
+        (choice, graph): (&Descriptor, &ConvolutionPlan),
         wanted: impl Fn(&Engine) -> bool,
     ) -> Result<Option<Engine>> {
         let engine = choice.read_descriptor(attribute::CHOICE_ENGINE, kind::ENGINE)?;
@@ -284,8 +283,8 @@ impl Planner {
         let knobs = choice.read_descriptors(attribute::CHOICE_KNOBS, kind::KNOB_CHOICE, MOST_KNOBS)?;
         let knobs = knobs.iter().map(knob).collect::<Result<_>>()?;
         let (version, index) = (self.version, engine.integer(attribute::ENGINE_INDEX)?);
-        let name = EngineName { version, index, knobs, workspace: Bytes::ZERO, finish };
-        let mut engine = noted(&engine, name)?;
+        let name = EngineName { version, index, knobs, workspace: Bytes::ZERO, finish: graph.finish };
+        let mut engine = noted(&engine, name, graph.kind)?;
         if !wanted(&engine) {
             return Ok(None);
         }
@@ -295,10 +294,10 @@ impl Planner {
 }
 
 /// What is said of an engine.
-fn noted(engine: &Descriptor, name: EngineName) -> Result<Engine> {
+fn noted(engine: &Descriptor, name: EngineName, kind: ConvolutionKind) -> Result<Engine> {
     let numerics = engine.numbers(attribute::ENGINE_NUMERICS, element::NUMERICAL_NOTE)?;
     let behaviour = engine.numbers(attribute::ENGINE_BEHAVIOUR, element::BEHAVIOUR_NOTE)?;
-    Ok(Engine::noted(name, &numerics, behaviour.contains(&NOTE_COMPILES)))
+    Ok(Engine::noted(name, kind, &numerics, behaviour.contains(&NOTE_COMPILES)))
 }
 
 /// The bytes of workspace of a plan.
