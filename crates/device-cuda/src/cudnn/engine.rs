@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use plimsoll_base::{Bytes, DataType, Error, Result};
 
-use super::convolution::{ConvolutionKind, Finish};
+use super::convolution::{ConvolutionKind, ConvolutionPlan, Finish};
 use super::raw::{NOTE_NONDETERMINISTIC, NOTE_REFERENCE, NOTE_TENSOR_CORE, NOTES_OTHER_SUMS};
 
 /// A way of cuDNN to compute a graph.
@@ -25,17 +25,20 @@ pub struct Engine {
     pub is_compiled: bool,
 }
 
-/// Engines without a note that they compute other sums than are written. `bench/gpu/check.sh` found them: cuDNN 9.19 on an H200.
-const OTHER_SUMS: [(ConvolutionKind, i64); 1] = [(ConvolutionKind::ByFilter, 17)];
+/// Whether an engine has other values, without a note of cuDNN that says so. `bench/gpu/check.sh` found which: cuDNN 9.19 on an H200. Of
+/// gradients by the filter, engine 17 rounds more than sums, and engine 1 reads behind images that are padded unevenly.
+fn has_other_values(index: i64, graph: &ConvolutionPlan) -> bool {
+    graph.kind == ConvolutionKind::ByFilter && (index == 17 || index == 1 && graph.pads_unevenly())
+}
 
 impl Engine {
-    /// An engine of a convolution with these notes of cuDNN.
-    pub(super) fn noted(name: EngineName, kind: ConvolutionKind, numerics: &[i32], is_compiled: bool) -> Engine {
-        let is_known = OTHER_SUMS.contains(&(kind, name.index));
+    /// An engine of a graph with these notes of cuDNN.
+    pub(super) fn noted(name: EngineName, graph: &ConvolutionPlan, numerics: &[i32], is_compiled: bool) -> Engine {
+        let has_other_values = has_other_values(name.index, graph);
         Engine {
             is_deterministic: !numerics.contains(&NOTE_NONDETERMINISTIC),
             uses_tensor_cores: numerics.contains(&NOTE_TENSOR_CORE),
-            is_exact: !is_known && !numerics.iter().any(|note| NOTES_OTHER_SUMS.contains(note)),
+            is_exact: !has_other_values && !numerics.iter().any(|note| NOTES_OTHER_SUMS.contains(note)),
             is_reference: name.index == 0 && numerics.contains(&NOTE_REFERENCE),
             name,
             is_compiled,
@@ -132,6 +135,9 @@ impl Default for EngineLimits {
 
 #[cfg(test)]
 mod tests {
+    use plimsoll_request::conv::ConvSpec;
+    use plimsoll_request::window::{Axes, Layout, WindowAxis};
+
     use super::*;
 
     #[test]
@@ -166,11 +172,16 @@ mod tests {
 
     #[test]
     fn engines_are_allowed_by_their_notes() {
-        let engine_of = |kind, index, notes: &[i32]| {
-            let name = EngineName { version: 92_600, index, knobs: Vec::new(), workspace: Bytes::ZERO, finish: Finish::NONE };
-            Engine::noted(name, kind, notes, false)
+        let spec = |pad| {
+            let axis = WindowAxis { size: 8, positions: 4, taps: 3, stride: 2, dilation: 1, pad };
+            let axes = Axes::new(&[axis]).unwrap();
+            ConvSpec { data_type: DataType::Float, batch: 1, in_c: 1, out_c: 1, axes, layout: Layout::ChannelsLast, groups: 1 }
         };
-        let engine = |index, notes: &[i32]| engine_of(ConvolutionKind::Forward, index, notes);
+        let engine_of = |kind, pad, index, notes: &[i32]| {
+            let name = EngineName { version: 92_600, index, knobs: Vec::new(), workspace: Bytes::ZERO, finish: Finish::NONE };
+            Engine::noted(name, &ConvolutionPlan::of(kind, spec(pad)), notes, false)
+        };
+        let engine = |index, notes: &[i32]| engine_of(ConvolutionKind::Forward, 0, index, notes);
         let (full, rounded) = (EngineLimits::default(), EngineLimits { tensor_float_32: true, ..EngineLimits::default() });
         let allowed = |engine: &Engine| {
             [(full, DataType::Float), (rounded, DataType::Float), (full, DataType::Bfloat16)].map(|(limits, of)| limits.allow(engine, of))
@@ -179,7 +190,12 @@ mod tests {
         assert_eq!(allowed(&engine(67, &[NOTE_TENSOR_CORE])), [false, true, true]);
         assert_eq!(allowed(&engine(20, &[NOTE_NONDETERMINISTIC])), [false; 3]);
         assert_eq!((allowed(&engine(0, &[NOTE_REFERENCE])), allowed(&engine(5, &[NOTE_REFERENCE]))), ([false; 3], [true; 3]));
-        assert_eq!((allowed(&engine(17, &[])), allowed(&engine_of(ConvolutionKind::ByFilter, 17, &[]))), ([true; 3], [false; 3]));
+        // Of the gradient by the filter two have other values. With no padding before the elements there is one behind them.
+        let by_filter = |pad, index| allowed(&engine_of(ConvolutionKind::ByFilter, pad, index, &[]));
+        assert_eq!((allowed(&engine(17, &[])), by_filter(0, 17), by_filter(1, 17)), ([true; 3], [false; 3], [false; 3]));
+        assert_eq!((allowed(&engine(1, &[])), by_filter(0, 1), by_filter(0, 2)), ([true; 3], [false; 3], [true; 3]));
+        let even = ConvolutionPlan::of(ConvolutionKind::ByFilter, ConvSpec { axes: Axes::new(&[WindowAxis::ONE]).unwrap(), ..spec(0) });
+        assert!(!even.pads_unevenly() && ConvolutionPlan::of(ConvolutionKind::ByFilter, spec(0)).pads_unevenly());
         NOTES_OTHER_SUMS.iter().for_each(|note| assert_eq!(allowed(&engine(3, &[*note])), [false; 3], "{note}"));
     }
 }

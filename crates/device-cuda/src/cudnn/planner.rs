@@ -6,7 +6,7 @@ use std::sync::Arc;
 use plimsoll_base::{Bytes, Error, Result};
 use plimsoll_cards::Environment;
 
-use super::convolution::{ConvolutionKind, ConvolutionPlan};
+use super::convolution::ConvolutionPlan;
 use super::descriptor::Descriptor;
 use super::engine::{Engine, EngineLimits, EngineName};
 use super::raw::{BY_MODEL, Functions, NOTE_COMPILES, attribute, element, kind};
@@ -207,7 +207,7 @@ impl Planner {
             engine.descriptors(attribute::ENGINE_PROPERTIES, &[card])?;
         }
         let engine = engine.finish("an engine")?;
-        let mut noted = noted(&engine, name.clone(), graph.kind)?;
+        let mut noted = noted(&engine, name.clone(), graph)?;
         let knob = |(of, value): &(i32, i64)| {
             let knob = Descriptor::new(&self.cudnn, kind::KNOB_CHOICE, "a knob")?;
             knob.number(attribute::KNOB_TYPE, element::KNOB_TYPE, *of)?;
@@ -284,7 +284,7 @@ impl Planner {
         let knobs = knobs.iter().map(knob).collect::<Result<_>>()?;
         let (version, index) = (self.version, engine.integer(attribute::ENGINE_INDEX)?);
         let name = EngineName { version, index, knobs, workspace: Bytes::ZERO, finish: graph.finish };
-        let mut engine = noted(&engine, name, graph.kind)?;
+        let mut engine = noted(&engine, name, graph)?;
         if !wanted(&engine) {
             return Ok(None);
         }
@@ -294,10 +294,10 @@ impl Planner {
 }
 
 /// What is said of an engine.
-fn noted(engine: &Descriptor, name: EngineName, kind: ConvolutionKind) -> Result<Engine> {
+fn noted(engine: &Descriptor, name: EngineName, graph: &ConvolutionPlan) -> Result<Engine> {
     let numerics = engine.numbers(attribute::ENGINE_NUMERICS, element::NUMERICAL_NOTE)?;
     let behaviour = engine.numbers(attribute::ENGINE_BEHAVIOUR, element::BEHAVIOUR_NOTE)?;
-    Ok(Engine::noted(name, kind, &numerics, behaviour.contains(&NOTE_COMPILES)))
+    Ok(Engine::noted(name, graph, &numerics, behaviour.contains(&NOTE_COMPILES)))
 }
 
 /// The bytes of workspace of a plan.

@@ -83,14 +83,19 @@ fn compare_all(card: &Card, library: &dyn CudaSource, runs: &[Run], tried: &mut 
     assert!(wrong.is_empty(), "{} of {} engines: {wrong:#?}", wrong.len(), tried.len());
 }
 
-/// Also with channels first, and with as many channels as tensor cores take at once.
+/// Also with channels first, with as many channels as tensor cores take at once, and padded behind the elements alone, as TensorFlow's SAME does.
 fn runs() -> Vec<Run> {
     let run = |case: &Case| case.by(Emitted::default()).unwrap();
     let mut runs: Vec<Run> = anchors::convolutions(12).iter().map(run).collect();
     let mut making = Making::new(14);
     let same = WindowAxis { size: 9, positions: 9, taps: 3, stride: 1, dilation: 1, pad: 1 };
+    let behind = WindowAxis { size: 8, positions: 4, taps: 3, stride: 2, dilation: 1, pad: 0 };
     let half = WindowAxis { size: 9, positions: 5, taps: 3, stride: 2, dilation: 1, pad: 1 };
     for (kind, data_type) in (0..9).map(|number| (number % 3, [DataType::Float, DataType::Bfloat16, DataType::Half][number / 3])) {
+        for channels in [[3, 4], [16, 24]] {
+            let spec = anchors::convolution(data_type, 2, &[behind, behind], channels);
+            runs.push(run(&anchors::anchor(&mut making, anchors::conv_request(kind, spec, false))));
+        }
         let spec = anchors::convolution(data_type, 2, &[same, half], [16, 24]);
         let epilogue = kind < 2 && data_type == DataType::Float;
         let last = |making: &mut Making, epilogue| run(&anchors::anchor(making, anchors::conv_request(kind, spec, epilogue)));
