@@ -1,6 +1,7 @@
 //! What `bench/gpu/check.sh` asks a card, as tests of their own: they write what they measured into the folder PLIMSOLL_CHECK, and use
 //! the libraries that PLIMSOLL_CUDA_LIBS and PLIMSOLL_NVML name, or those of the machine. Without that folder the card is a mock.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -283,6 +284,7 @@ fn card_rates() {
         for (kind, convolution, request) in measured_requests(is_mock) {
             // What is allowed without rounding was measured in the first round.
             let known = if tensor_float_32 { exact.candidates(&any_card(), &request, 64).unwrap() } else { Vec::new() };
+            let mut taken = BTreeSet::new();
             for variant in tuner.candidates(&request, engines).unwrap().into_iter().filter(|variant| !known.contains(variant)) {
                 let named = variant.name.parse::<EngineName>().ok();
                 let way = match (&named, tensor_float_32) {
@@ -317,7 +319,10 @@ fn card_rates() {
                 let seconds = seconds[seconds.len() / 2];
                 let operations = variant.steps[0].load.issued;
                 let workspace = named.as_ref().map_or(0.0, |name| name.workspace.0 as f64);
-                samples.push(RateSample { kind, way, operations, workspace, seconds });
+                // A plan takes the first.
+                if taken.insert(way) {
+                    samples.push(RateSample { kind, way, operations, workspace, seconds });
+                }
                 rows.push(json!({
                     "request": request.summary(), "kind": format!("{convolution:?}"), "way": way, "variant": &*variant.name,
                     "operations": operations, "workspace_bytes": workspace, "microseconds": seconds * 1e6,
