@@ -1,21 +1,95 @@
 //! Batch normalization, channels last: numbers of each channel by parts of the rows, then the channels' coefficients, then the
-//! elements. The parts follow from the sizes, and are joined in their order.
+//! elements. The parts follow from the sizes, and are joined in their order. A thread has channels that lie beside each other, as many as 16 bytes
+//! hold, in many rows: what belongs to channels stays in its registers, and elements are read once for the numbers and once for the results.
 
 use plimsoll_base::{Error, Result};
 use plimsoll_request::norm::BatchNormSpec;
 
 use super::write::{Index, Writer, computed, narrow, stored, widen};
-use super::{Emitted, Kernel, KernelArg, MOST_BLOCKS, blocks};
+use super::{Emitted, Kernel, KernelArg, MOST_BLOCKS, THREADS, blocks};
 
 /// Channels that a block of the second kernel takes at once; its other threads are lanes that share the parts.
 const JOINED: u64 = 8;
 
-/// Parts that keep a card busy.
-const PARTS: u64 = 512;
+/// Parts of rows and channels that keep a card busy: of numbers that are joined, and of results that are written.
+const GATHERED: u64 = 512;
+const WRITTEN: u64 = MOST_BLOCKS;
 
-/// Channels that a block of the first kernel takes at once; its other threads are lanes that share the rows.
-fn together(channels: u64) -> u64 {
-    channels.next_power_of_two().clamp(8, 32)
+/// The most vectors of channels that a block takes at once; its other threads are lanes that share the rows.
+const TOGETHER: u64 = 32;
+
+/// Rows that a thread has in registers at once.
+const HELD: u64 = 8;
+
+/// A part has more rows, or nearly as many.
+const LEAST: u64 = 256;
+
+/// How blocks divide rows and channels.
+struct Tiling {
+    /// Channels that a thread has.
+    vector: u64,
+    /// Vectors of channels beside each other in a block.
+    together: u64,
+    /// Threads that share the rows of a part.
+    lanes: u64,
+    /// Rows of a part, and how many parts there are.
+    share: u64,
+    count: u64,
+    /// Blocks that have something to do.
+    units: u64,
+}
+
+impl Tiling {
+    fn of(spec: &BatchNormSpec, wanted: u64) -> Tiling {
+        let widest = 16 / spec.data_type.size().unwrap_or(16).max(1) as u64;
+        let vector = (0..=widest.ilog2()).rev().map(|power| 1 << power).find(|vector| spec.channels.is_multiple_of(*vector)).unwrap_or(1);
+        let vectors = spec.channels / vector;
+        let together = vectors.next_power_of_two().clamp(1, TOGETHER);
+        let tiles = vectors.div_ceil(together).max(1);
+        let parts = (wanted / tiles).clamp(1, spec.rows.div_ceil(LEAST).max(1));
+        let share = spec.rows.div_ceil(parts).max(1);
+        let count = spec.rows.div_ceil(share);
+        Tiling { vector, together, lanes: u64::from(THREADS) / together, share, count, units: tiles * count }
+    }
+
+    fn sizes(&self, writer: &mut Writer, spec: &BatchNormSpec) {
+        for (name, value) in [("rows", spec.rows), ("channels", spec.channels), ("share", self.share), ("count", self.count)] {
+            writer.size(name, value as i64);
+        }
+    }
+
+    /// The head of the loop over parts: rows from `first` to `end`, of which a thread has each one of `lanes`, and channels from `c` on, which are there
+    /// where `inside`. The caller closes it.
+    fn each_unit(&self, writer: &mut Writer) {
+        let (index, Tiling { vector, together, .. }) = (writer.index(), self);
+        writer.line(format!(
+            "{index} lane = threadIdx.x / {together}, vectors = channels / {vector}, tiles = (vectors + {}) / {together};",
+            together - 1
+        ));
+        writer.line(format!("for ({index} unit = blockIdx.x; unit < tiles * count; unit += gridDim.x) {{"));
+        writer.line(format!("{index} c = (unit % tiles * {together} + threadIdx.x % {together}) * {vector}, part = unit / tiles;"));
+        writer.line(format!("{index} first = part * share, end = first + share < rows ? first + share : rows; u32 inside = c < channels;"));
+    }
+
+    /// The head of a loop over the vector's channels. The caller closes it.
+    fn each_channel(&self) -> String {
+        format!("_Pragma(\"unroll\") for (u32 k = 0; k < {}; ++k) {{", self.vector)
+    }
+
+    /// The type of a vector of stored elements.
+    fn word(&self, ctype: &str) -> String {
+        if self.vector == 1 { ctype.to_string() } else { format!("{ctype}x{}", self.vector) }
+    }
+
+    /// Element `k` of a vector.
+    fn element(&self, word: &str) -> String {
+        if self.vector == 1 { word.to_string() } else { format!("{word}.v[k]") }
+    }
+
+    /// The vector of a tensor at a row.
+    fn at(&self, ctype: &str, tensor: &str, row: &str) -> String {
+        format!("*(const {}*)({tensor} + (({row}) * channels + c))", self.word(ctype))
+    }
 }
 
 /// The sums of lanes that are so many threads apart: every lane gets the whole, in `a`.
@@ -27,13 +101,6 @@ fn sum_of_lanes(writer: &mut Writer, apart: u64) {
     writer.line("}\n  __syncthreads();");
     writer.line(format!("a = tree[threadIdx.x % {apart}];"));
     writer.line("__syncthreads();");
-}
-
-/// The rows of a part, and how many parts there are.
-fn parts(spec: &BatchNormSpec) -> (u64, u64) {
-    let wanted = (PARTS / spec.channels.div_ceil(together(spec.channels)).max(1)).clamp(1, spec.rows.div_ceil(64).max(1));
-    let share = spec.rows.div_ceil(wanted).max(1);
-    (share, spec.rows.div_ceil(share))
 }
 
 /// The head of a kernel whose blocks join the parts of some channels: the channel `c`, which is there where `inside`.
@@ -73,9 +140,9 @@ pub(super) fn batch_norm(spec: &BatchNormSpec, training: bool, reserve_3: bool) 
     let argument = KernelArg::Argument;
     let mut emitted = Emitted::default();
     if training {
-        let (share, count) = parts(spec);
+        let Tiling { share, count, .. } = Tiling::of(spec, GATHERED);
         emitted.between = vec![count * 2 * spec.channels * 4, 2 * spec.channels * 4];
-        emitted.kernels.push(gather(spec, &[argument(0)])?);
+        emitted.kernels.push(moments(spec)?);
         let mut writer = channels(spec);
         writer.input("parts", "f32", KernelArg::Between(0));
         writer.input("scale", "f32", argument(1));
@@ -117,8 +184,10 @@ pub(super) fn batch_norm(spec: &BatchNormSpec, training: bool, reserve_3: bool) 
         writer.line(if reserve_3 { "if (c == 0) reserve[0] = 0.0f;\n  }" } else { "}" });
         emitted.kernels.push(writer.finish("statistics", blocks(spec.channels))?);
     }
-    let mut writer = elements(spec);
-    writer.input("p", stored(spec.data_type)?, argument(0));
+    let tiling = Tiling::of(spec, WRITTEN);
+    let ctype = stored(spec.data_type)?;
+    let mut writer = Writer::new(Index::of(spec.rows * spec.channels));
+    writer.input("p", ctype, argument(0));
     writer.input("offset", "f32", argument(2));
     if training {
         writer.input("coefficients", "f32", KernelArg::Between(1));
@@ -128,17 +197,43 @@ pub(super) fn batch_norm(spec: &BatchNormSpec, training: bool, reserve_3: bool) 
         writer.input("variance", "f32", argument(4));
         writer.word("f32", "epsilon", spec.epsilon.to_bits());
     }
-    writer.output("q", stored(spec.data_type)?, argument(5));
-    writer.each("i", "n");
-    writer.line(format!("{} c = i % channels;", writer.index()));
-    writer.line(match training {
-        true => "f32 m = coefficients[c], factor = coefficients[channels + c];",
-        false => "f32 m = mean[c], factor = scale[c] / sqrtf(variance[c] + epsilon);",
-    });
-    writer.line(format!("f32 y = fmaf({} - m, factor, offset[c]);", widen(spec.data_type, "p[i]")));
-    writer.line(format!("q[i] = {};\n  }}", narrow(spec.data_type, "y")));
-    emitted.kernels.push(writer.finish("normalize", blocks(spec.rows * spec.channels))?);
+    writer.output("q", ctype, argument(5));
+    let each = match training {
+        true => "m[k] = coefficients[c + k]; factor[k] = coefficients[channels + c + k];",
+        false => "m[k] = mean[c + k]; factor[k] = scale[c + k] / sqrtf(variance[c + k] + epsilon);",
+    };
+    let head = (["m", "factor", "plus"].as_slice(), format!("{each} plus[k] = offset[c + k];"));
+    let value = format!("f32 y = fmaf({} - m[k], factor[k], plus[k]);", widen(spec.data_type, &tiling.element("x")));
+    write_elements(&mut writer, spec, &tiling, head, &[("x", "p")], &value)?;
+    emitted.kernels.push(writer.finish("normalize", tiling.units.clamp(1, MOST_BLOCKS) as u32)?);
     Ok(emitted)
+}
+
+/// The loop over a thread's vectors: what belongs to its channels, each vector read, and `y` of each element written to `q`.
+fn write_elements(
+    writer: &mut Writer,
+    spec: &BatchNormSpec,
+    tiling: &Tiling,
+    (kept, head): (&[&str], String),
+    read: &[(&str, &str)],
+    value: &str,
+) -> Result<()> {
+    let (index, ctype) = (writer.index(), stored(spec.data_type)?);
+    tiling.sizes(writer, spec);
+    tiling.each_unit(writer);
+    let each_channel = tiling.each_channel();
+    let arrays: Vec<String> = kept.iter().map(|name| format!("{name}[{}]", tiling.vector)).collect();
+    writer.line(format!("if (inside) {{ f32 {};", arrays.join(", ")));
+    writer.line(format!("{each_channel} {head} }}"));
+    writer.line(format!("_Pragma(\"unroll 4\") for ({index} r = first + lane; r < end; r += {}) {{", tiling.lanes));
+    for (name, tensor) in read {
+        writer.line(format!("{} {name} = {};", tiling.word(ctype), tiling.at(ctype, tensor, "r")));
+    }
+    let written = narrow(spec.data_type, "y");
+    writer.line(format!("{} made;", tiling.word(ctype)));
+    writer.line(format!("{each_channel} {value} {} = {written}; }}", tiling.element("made")));
+    writer.line(format!("*({}*)(q + (r * channels + c)) = made;\n  }} }} }}", tiling.word(ctype)));
+    Ok(())
 }
 
 /// The gradient. Arguments: gradient by y, x, scale, mean, variance; gradients by x, scale and offset, and two without elements.
@@ -148,9 +243,9 @@ pub(super) fn batch_norm(spec: &BatchNormSpec, training: bool, reserve_3: bool) 
 pub(super) fn batch_norm_grad(spec: &BatchNormSpec, training: bool) -> Result<Emitted> {
     check(spec)?;
     let argument = KernelArg::Argument;
-    let count = parts(spec).1;
+    let count = Tiling::of(spec, GATHERED).count;
     let mut emitted = Emitted { between: vec![count * 2 * spec.channels * 4, 3 * spec.channels * 4], ..Emitted::default() };
-    emitted.kernels.push(gather(spec, &[argument(0), argument(1), argument(3)])?);
+    emitted.kernels.push(products(spec)?);
     let mut writer = channels(spec);
     writer.input("parts", "f32", KernelArg::Between(0));
     writer.input("scale", "f32", argument(2));
@@ -171,67 +266,102 @@ pub(super) fn batch_norm_grad(spec: &BatchNormSpec, training: bool) -> Result<Em
     writer.line("coefficients[2 * channels + c] = scale[c] / sqrtf(spread);\n  } }");
     emitted.kernels.push(writer.finish("norm_sums", joining(spec))?);
 
-    let mut writer = elements(spec);
-    writer.input("dy", stored(spec.data_type)?, argument(0));
+    let tiling = Tiling::of(spec, WRITTEN);
+    let ctype = stored(spec.data_type)?;
+    let mut writer = Writer::new(Index::of(spec.rows * spec.channels));
+    writer.input("dy", ctype, argument(0));
     writer.input("coefficients", "f32", KernelArg::Between(1));
     if training {
-        writer.input("p", stored(spec.data_type)?, argument(1));
+        writer.input("p", ctype, argument(1));
         writer.input("mean", "f32", argument(3));
     }
-    writer.output("q", stored(spec.data_type)?, argument(5));
-    writer.each("i", "n");
-    writer.line(format!("{} c = i % channels; f32 d = {};", writer.index(), widen(spec.data_type, "dy[i]")));
+    writer.output("q", ctype, argument(5));
+    let by = "factor[k] = coefficients[2 * channels + c + k];";
+    let d = widen(spec.data_type, &tiling.element("d"));
     if training {
-        writer.line(format!("d = d - coefficients[c] - ({} - mean[c]) * coefficients[channels + c];", widen(spec.data_type, "p[i]")));
+        let head = format!("less[k] = coefficients[c + k]; slope[k] = coefficients[channels + c + k]; m[k] = mean[c + k]; {by}");
+        let x = widen(spec.data_type, &tiling.element("x"));
+        let value = format!("f32 y = ({d} - less[k] - ({x} - m[k]) * slope[k]) * factor[k];");
+        write_elements(&mut writer, spec, &tiling, (&["less", "slope", "m", "factor"], head), &[("d", "dy"), ("x", "p")], &value)?;
+    } else {
+        let value = format!("f32 y = {d} * factor[k];");
+        write_elements(&mut writer, spec, &tiling, (&["factor"], by.to_string()), &[("d", "dy")], &value)?;
     }
-    writer.line("f32 y = d * coefficients[2 * channels + c];");
-    writer.line(format!("q[i] = {};\n  }}", narrow(spec.data_type, "y")));
-    emitted.kernels.push(writer.finish("norm_grad", blocks(spec.rows * spec.channels))?);
+    emitted.kernels.push(writer.finish("norm_grad", tiling.units.clamp(1, MOST_BLOCKS) as u32)?);
     Ok(emitted)
 }
 
-/// Two numbers of each part and channel, in the first buffer between. Of x: the mean, and the sum of the squared differences from it. Of
-/// dy, x and a mean: the sum of dy, and that of dy times the difference of x from the mean.
-fn gather(spec: &BatchNormSpec, from: &[KernelArg]) -> Result<Kernel> {
-    let (share, count) = parts(spec);
+/// Two numbers of each part and channel, in the first buffer between: the mean of x, and the sum of the squared differences from it. A thread finds
+/// both of a few rows that it holds, and joins them with those before (Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for
+/// computing sample variances", 1979).
+fn moments(spec: &BatchNormSpec) -> Result<Kernel> {
+    let tiling = Tiling::of(spec, GATHERED);
+    let Tiling { vector, together, lanes, .. } = tiling;
     let mut writer = Writer::new(Index::of(spec.rows * spec.channels));
-    let index = writer.index();
-    let ctype = stored(spec.data_type)?;
-    let is_gradient = from.len() > 1;
-    writer.input("p", ctype, from[0]);
-    if is_gradient {
-        writer.input("x", ctype, from[1]);
-        writer.input("mean", "f32", from[2]);
-    }
+    let (index, ctype) = (writer.index(), stored(spec.data_type)?);
+    writer.input("p", ctype, KernelArg::Argument(0));
     writer.output("q", "f32", KernelArg::Between(0));
-    for (name, value) in [("rows", spec.rows), ("channels", spec.channels), ("share", share), ("count", count)] {
-        writer.size(name, value as i64);
-    }
-    writer.line("__shared__ f32 tree[THREADS];");
-    let together = together(spec.channels);
-    writer.line(format!("{index} lane = threadIdx.x / {together}, tiles = (channels + {}) / {together};", together - 1));
-    writer.line(format!("for ({index} unit = blockIdx.x; unit < tiles * count; unit += gridDim.x) {{"));
-    writer.line(format!("{index} c = unit % tiles * {together} + threadIdx.x % {together}, part = unit / tiles, first = part * share;"));
+    tiling.sizes(&mut writer, spec);
+    let (each_channel, word) = (tiling.each_channel(), tiling.word(ctype));
+    writer.line("__shared__ f32 means[THREADS], sums[THREADS], counts[THREADS];");
+    tiling.each_unit(&mut writer);
+    writer.line(format!("f32 n = 0.0f, mean[{vector}], squares[{vector}];"));
+    writer.line(format!("{each_channel} mean[k] = squares[k] = 0.0f; }}"));
+    writer.line(format!("for ({index} r = first + lane; r < end; r += {}) if (inside) {{", HELD * lanes));
     writer.line(format!(
-        "{index} end = first + share < rows ? first + share : rows; u32 inside = c < channels; f32 a = 0.0f, sum, m = 0.0f;"
+        "{index} left = (end - r + {}) / {lanes}; u32 held = left < {HELD} ? (u32)left : {HELD}; {word} x[{HELD}];",
+        lanes - 1
     ));
-    let each = |writer: &mut Writer, statement: &str| {
-        writer.line("a = 0.0f;\n#pragma unroll 4");
-        writer.line(format!("for ({index} r = first + lane; r < end; r += THREADS / {together}) if (inside) {{"));
-        writer.line(format!("f32 value = {}; {statement}\n  }}", widen(spec.data_type, "p[r * channels + c]")));
-        sum_of_lanes(writer, together);
-    };
-    each(&mut writer, "a += value;");
-    if is_gradient {
-        writer.line("sum = a; if (inside) m = mean[c];");
-        each(&mut writer, &format!("a += value * ({} - m);", widen(spec.data_type, "x[r * channels + c]")));
-    } else {
-        writer.line("sum = m = a / (f32)(end - first);");
-        each(&mut writer, "a += (value - m) * (value - m);");
-    }
-    writer.line("if (inside && lane == 0) { q[part * 2 * channels + c] = sum; q[(part * 2 + 1) * channels + c] = a; }\n  }");
-    let units = spec.channels.div_ceil(together) * count;
-    writer.finish("norm_parts", units.clamp(1, MOST_BLOCKS) as u32)
+    let each_row = format!("_Pragma(\"unroll\") for (u32 j = 0; j < {HELD}; ++j)");
+    writer.line(format!("{each_row} if (j < held) x[j] = {};", tiling.at(ctype, "p", &format!("r + j * {lanes}"))));
+    writer.line("f32 more = (f32)held, all = n + more, part_of_all = more / all, both = n * part_of_all;");
+    let value = widen(spec.data_type, &tiling.element("x[j]"));
+    writer.line(format!("{each_channel} f32 m = 0.0f, s = 0.0f;"));
+    writer.line(format!("{each_row} if (j < held) m += {value};\n  m /= more;"));
+    writer.line(format!("{each_row} if (j < held) {{ f32 apart = {value} - m; s += apart * apart; }}"));
+    writer.line("f32 apart = m - mean[k]; mean[k] += apart * part_of_all; squares[k] += s + apart * apart * both; }");
+    writer.line("n = all;\n  }");
+    // Lanes are joined in pairs, channel by channel.
+    writer.line(format!("{each_channel}"));
+    writer.line("counts[threadIdx.x] = n; means[threadIdx.x] = mean[k]; sums[threadIdx.x] = squares[k];");
+    writer.line(format!("for (u32 half = {}; half > 0; half /= 2) {{\n  __syncthreads();", lanes / 2));
+    writer.line(format!("u32 one = threadIdx.x, other = one + half * {together};"));
+    writer.line("if (lane < half && counts[other] > 0.0f) {");
+    writer.line("f32 all = counts[one] + counts[other], part_of_all = counts[other] / all, apart = means[other] - means[one];");
+    writer.line("sums[one] += sums[other] + apart * apart * (counts[one] * part_of_all);");
+    writer.line("means[one] += apart * part_of_all; counts[one] = all;\n  } }");
+    writer.line("if (inside && lane == 0) {");
+    writer.line("q[part * 2 * channels + c + k] = means[threadIdx.x]; q[(part * 2 + 1) * channels + c + k] = sums[threadIdx.x];\n  }");
+    writer.line("__syncthreads();\n  } }");
+    writer.finish("norm_parts", tiling.units.clamp(1, MOST_BLOCKS) as u32)
+}
+
+/// Two numbers of each part and channel, in the first buffer between: the sum of dy, and that of dy times the difference of x from the mean.
+fn products(spec: &BatchNormSpec) -> Result<Kernel> {
+    let tiling = Tiling::of(spec, GATHERED);
+    let Tiling { vector, together, lanes, .. } = tiling;
+    let mut writer = Writer::new(Index::of(spec.rows * spec.channels));
+    let (index, ctype) = (writer.index(), stored(spec.data_type)?);
+    writer.input("dy", ctype, KernelArg::Argument(0));
+    writer.input("p", ctype, KernelArg::Argument(1));
+    writer.input("mean", "f32", KernelArg::Argument(3));
+    writer.output("q", "f32", KernelArg::Between(0));
+    tiling.sizes(&mut writer, spec);
+    let (each_channel, word) = (tiling.each_channel(), tiling.word(ctype));
+    writer.line("__shared__ f32 tree[THREADS];");
+    tiling.each_unit(&mut writer);
+    writer.line(format!("f32 m[{vector}], sum[{vector}], product[{vector}];"));
+    writer.line(format!("{each_channel} m[k] = inside ? mean[c + k] : 0.0f; sum[k] = product[k] = 0.0f; }}"));
+    writer.line(format!("_Pragma(\"unroll 4\") for ({index} r = first + lane; r < end; r += {lanes}) if (inside) {{"));
+    writer.line(format!("{word} d = {}, x = {};", tiling.at(ctype, "dy", "r"), tiling.at(ctype, "p", "r")));
+    let [d, x] = ["d", "x"].map(|word| widen(spec.data_type, &tiling.element(word)));
+    writer.line(format!("{each_channel} f32 value = {d}; sum[k] += value; product[k] += value * ({x} - m[k]); }}\n  }}"));
+    writer.line(format!("{each_channel} f32 a = sum[k];"));
+    sum_of_lanes(&mut writer, together);
+    writer.line("if (inside && lane == 0) q[part * 2 * channels + c + k] = a;\n  a = product[k];");
+    sum_of_lanes(&mut writer, together);
+    writer.line("if (inside && lane == 0) q[(part * 2 + 1) * channels + c + k] = a;\n  } }");
+    writer.finish("norm_products", tiling.units.clamp(1, MOST_BLOCKS) as u32)
 }
 
 /// The blocks of a kernel that joins parts.
@@ -243,14 +373,6 @@ fn joining(spec: &BatchNormSpec) -> u32 {
 fn channels(spec: &BatchNormSpec) -> Writer {
     let mut writer = Writer::new(Index::of(spec.rows * spec.channels));
     writer.size("rows", spec.rows as i64);
-    writer.size("channels", spec.channels as i64);
-    writer
-}
-
-/// A kernel with a thread for each element.
-fn elements(spec: &BatchNormSpec) -> Writer {
-    let mut writer = Writer::new(Index::of(spec.rows * spec.channels));
-    writer.size("n", (spec.rows * spec.channels) as i64);
     writer.size("channels", spec.channels as i64);
     writer
 }

@@ -28,6 +28,8 @@ pub enum Near {
     Units(f64),
     /// That many units of the last place of a number of that size, or of the result.
     Of(f64, f64),
+    /// As that for floats. Those of two bytes are rounded from such: within two units of the last place of the result, or of 1.
+    Rounded(f64, f64),
 }
 
 pub struct Case {

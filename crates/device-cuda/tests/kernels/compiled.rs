@@ -5,6 +5,7 @@ use plimsoll_device_cuda::emit::{self, Kernel};
 use plimsoll_ptx::Nvrtc;
 use plimsoll_request::KernelRequest;
 use plimsoll_request::expr::{BinaryOp, ExprBuilder};
+use plimsoll_request::norm::BatchNormSpec;
 
 use super::{anchors, short_kernels};
 
@@ -62,6 +63,18 @@ fn rows_are_loaded_16_bytes_at_once() {
     // A flat shape of any length, and rows with a bias.
     for text in [ptx([vec![1003], vec![1003]], vec![1003]), ptx([vec![50, 8], vec![8]], vec![50, 8])] {
         assert_eq!((count(&text, "ld.global.v4"), count(&text, "st.global.v4")), (2, 1), "{text}");
+    }
+    // Elements of batch normalization, of channels that 16 bytes hold and of others: no element is loaded alone, or each is.
+    for channels in [64, 63] {
+        let spec = BatchNormSpec { data_type: DataType::Bfloat16, rows: 512, channels, epsilon: 0.001, exponential_avg_factor: 1.0 };
+        for request in
+            [KernelRequest::BatchNorm { spec, training: true, reserve_3: false }, KernelRequest::BatchNormGrad { spec, training: true }]
+        {
+            let emitted = emit::emit(&request).unwrap();
+            let text = nvrtc.ptx(&emit::program(&emitted.kernels), "compute_90", emit::OPTIONS).unwrap();
+            let counts = (count(&text, "ld.global.v") > 0, count(&text, "ld.global.u16") > 0);
+            assert_eq!(counts, if channels == 64 { (true, false) } else { (false, true) }, "{text}");
+        }
     }
     // Rows of 7 elements are not aligned.
     let text = ptx([vec![50, 7], vec![7]], vec![50, 7]);

@@ -143,7 +143,8 @@ fn compare(what: &str, data_type: DataType, near: Near, result: &[u8], expected:
         let allowed = match near {
             Near::Exact => 0.0,
             Near::Units(units) => units * unit * x.abs().max(y.abs()),
-            Near::Of(size, units) => units * unit * size.max(y.abs()),
+            Near::Rounded(..) if size == 2 => 2.0 * unit * y.abs().max(1.0),
+            Near::Of(size, units) | Near::Rounded(size, units) => units * unit * size.max(y.abs()),
         };
         assert!(x == y && near != Near::Exact || (x - y).abs() <= allowed && allowed > 0.0, "{what}, element {at}: {x:e} and not {y:e}");
     }

@@ -13,13 +13,15 @@ pub fn norms(seed: u64) -> Vec<Case> {
     let mut cases = Vec::new();
     for number in 0..times(24) {
         let float = DataType::Float;
-        let (rows, channels) = (*making.of(&[1, 2, 9, 64, 300, 1000]), *making.of(&[1, 3, 15, 31, 32, 40]));
+        // In each pair of a normalization and a gradient: threads with one channel, and with as many as 16 bytes hold, in one tile and in two.
+        let data_type = [float, DataType::Bfloat16, DataType::Half, float][number / 2 % 4];
+        let (rows, channels) = (*making.of(&[1, 2, 9, 64, 300, 1000]), *making.of(&[1, 3, 15, 31, 32, 40, 132, 264]));
         let factor = *making.of(&[1.0, 0.25]);
-        let spec = BatchNormSpec { data_type: float, rows, channels, epsilon: 0.001, exponential_avg_factor: factor };
+        let spec = BatchNormSpec { data_type, rows, channels, epsilon: 0.001, exponential_avg_factor: factor };
         let training = making.below(3) > 0;
         // Variances are positive.
         let positive = |making: &mut Making| (0..channels).flat_map(|_| (0.5 + making.below(9) as f32).to_le_bytes()).collect::<Vec<u8>>();
-        let images = making.elements(float, rows * channels);
+        let images = making.elements(data_type, rows * channels);
         let [scale, offset, mean] = [(); 3].map(|()| making.elements(float, channels));
         let variance = positive(&mut making);
         let case = if number % 2 == 0 {
@@ -27,14 +29,17 @@ pub fn norms(seed: u64) -> Vec<Case> {
             let replaced = training && factor == 1.0;
             let statistics = if replaced { [Vec::new(), Vec::new()] } else { [mean, variance] };
             let inputs = [vec![images, scale, offset], statistics.to_vec()].concat();
-            let types = vec![float; if reserve_3 { 6 } else { 5 }];
+            let types = [vec![data_type], vec![float; if reserve_3 { 5 } else { 4 }]].concat();
+            let input_types = [vec![data_type], vec![float; 4]].concat();
             let request = KernelRequest::BatchNorm { spec, training, reserve_3 };
-            Case { request, inputs, input_types: vec![float; 5], types, near: Near::Of(64.0, 32.0) }
+            Case { request, inputs, input_types, types, near: Near::Rounded(64.0, 32.0) }
         } else {
-            let gradient = making.elements(float, rows * channels);
+            let gradient = making.elements(data_type, rows * channels);
             let request = KernelRequest::BatchNormGrad { spec, training };
             let inputs = vec![gradient, images, scale, mean, variance];
-            Case { request, inputs, input_types: vec![float; 5], types: vec![float; 5], near: Near::Of(2048.0, 32.0) }
+            let input_types = [vec![data_type; 2], vec![float; 3]].concat();
+            let types = [vec![data_type], vec![float; 4]].concat();
+            Case { request, inputs, input_types, types, near: Near::Rounded(2048.0, 32.0) }
         };
         cases.push(case);
     }
