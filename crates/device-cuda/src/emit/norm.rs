@@ -203,7 +203,7 @@ pub(super) fn batch_norm(spec: &BatchNormSpec, training: bool, reserve_3: bool) 
         false => "m[k] = mean[c + k]; factor[k] = scale[c + k] / sqrtf(variance[c + k] + epsilon);",
     };
     let head = (["m", "factor", "plus"].as_slice(), format!("{each} plus[k] = offset[c + k];"));
-    let value = format!("f32 y = fmaf({} - m[k], factor[k], plus[k]);", widen(spec.data_type, &tiling.element("x")));
+    let value = format!("f32 y = fmaf({} - m[k], factor[k], plus[k]);", widen(spec.data_type, tiling.element("x")));
     write_elements(&mut writer, spec, &tiling, head, &[("x", "p")], &value)?;
     emitted.kernels.push(writer.finish("normalize", tiling.units.clamp(1, MOST_BLOCKS) as u32)?);
     Ok(emitted)
@@ -277,10 +277,10 @@ pub(super) fn batch_norm_grad(spec: &BatchNormSpec, training: bool) -> Result<Em
     }
     writer.output("q", ctype, argument(5));
     let by = "factor[k] = coefficients[2 * channels + c + k];";
-    let d = widen(spec.data_type, &tiling.element("d"));
+    let d = widen(spec.data_type, tiling.element("d"));
     if training {
         let head = format!("less[k] = coefficients[c + k]; slope[k] = coefficients[channels + c + k]; m[k] = mean[c + k]; {by}");
-        let x = widen(spec.data_type, &tiling.element("x"));
+        let x = widen(spec.data_type, tiling.element("x"));
         let value = format!("f32 y = ({d} - less[k] - ({x} - m[k]) * slope[k]) * factor[k];");
         write_elements(&mut writer, spec, &tiling, (&["less", "slope", "m", "factor"], head), &[("d", "dy"), ("x", "p")], &value)?;
     } else {
@@ -315,14 +315,14 @@ fn moments(spec: &BatchNormSpec) -> Result<Kernel> {
     let each_row = format!("_Pragma(\"unroll\") for (u32 j = 0; j < {HELD}; ++j)");
     writer.line(format!("{each_row} if (j < held) x[j] = {};", tiling.at(ctype, "p", &format!("r + j * {lanes}"))));
     writer.line("f32 more = (f32)held, all = n + more, part_of_all = more / all, both = n * part_of_all;");
-    let value = widen(spec.data_type, &tiling.element("x[j]"));
+    let value = widen(spec.data_type, tiling.element("x[j]"));
     writer.line(format!("{each_channel} f32 m = 0.0f, s = 0.0f;"));
     writer.line(format!("{each_row} if (j < held) m += {value};\n  m /= more;"));
     writer.line(format!("{each_row} if (j < held) {{ f32 apart = {value} - m; s += apart * apart; }}"));
     writer.line("f32 apart = m - mean[k]; mean[k] += apart * part_of_all; squares[k] += s + apart * apart * both; }");
     writer.line("n = all;\n  }");
     // Lanes are joined in pairs, channel by channel.
-    writer.line(format!("{each_channel}"));
+    writer.line(&each_channel);
     writer.line("counts[threadIdx.x] = n; means[threadIdx.x] = mean[k]; sums[threadIdx.x] = squares[k];");
     writer.line(format!("for (u32 half = {}; half > 0; half /= 2) {{\n  __syncthreads();", lanes / 2));
     writer.line(format!("u32 one = threadIdx.x, other = one + half * {together};"));
@@ -354,7 +354,7 @@ fn products(spec: &BatchNormSpec) -> Result<Kernel> {
     writer.line(format!("{each_channel} m[k] = inside ? mean[c + k] : 0.0f; sum[k] = product[k] = 0.0f; }}"));
     writer.line(format!("_Pragma(\"unroll 4\") for ({index} r = first + lane; r < end; r += {lanes}) if (inside) {{"));
     writer.line(format!("{word} d = {}, x = {};", tiling.at(ctype, "dy", "r"), tiling.at(ctype, "p", "r")));
-    let [d, x] = ["d", "x"].map(|word| widen(spec.data_type, &tiling.element(word)));
+    let [d, x] = ["d", "x"].map(|word| widen(spec.data_type, tiling.element(word)));
     writer.line(format!("{each_channel} f32 value = {d}; sum[k] += value; product[k] += value * ({x} - m[k]); }}\n  }}"));
     writer.line(format!("{each_channel} f32 a = sum[k];"));
     sum_of_lanes(&mut writer, together);
