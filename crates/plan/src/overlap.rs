@@ -1,9 +1,11 @@
-//! Copies of cards run beside their works: as moves do, in the second queue of the card that carries them.
+//! Copies of cards run beside their works, as moves do, in the second queue of the card that carries them; and works of
+//! processors go before others that still wait.
 //!
 //! In the card's own queue a copy keeps works waiting that do not read it. Beside them it begins as soon as what it copies is there
 //! and the copies before it are done: variables come while the works before their readers compute, and gradients leave while the ones
-//! before them are made. What has come early takes memory earlier, so the schedule as it is stays for lines that this one does not
-//! fit ([`crate::fit`]).
+//! before them are made. A host that updates variables takes them as their gradients come: in the order as written the update of the
+//! first layer is the first, whose gradient comes last. What has come early takes memory early, so the schedule as it is stays for lines
+//! that this one does not fit ([`crate::fit`]).
 
 use std::collections::{BTreeSet, HashSet, VecDeque};
 
@@ -18,26 +20,54 @@ use crate::plan::DeviceId;
 /// A copy of fewer predicted seconds stays among the works: to wait for it in another queue takes about as long.
 pub(crate) const LEAST: f64 = 20e-6;
 
-/// The region at hand, whose works are in order, with copies of cards beside their works; none where that is not clearly faster.
-/// Copies from or to devices in `kept` stay where they are.
-pub(crate) fn overlap(lir: &Lir, devices: &[DeviceSpec], kept: &BTreeSet<DeviceId>) -> Option<Lir> {
-    let works = lir.region().works.iter().copied();
-    let mut copies: Vec<WorkId> = works.clone().filter(|id| may_be_beside(lir, &lir.works[*id], devices, kept)).collect();
+/// Devices of which something stays as it is.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Kept {
+    /// Their works stay in their order.
+    pub order: BTreeSet<DeviceId>,
+    /// Copies from and to them stay among the works.
+    pub copies: BTreeSet<DeviceId>,
+}
+
+/// The region at hand, whose works are in order, with copies of cards beside their works, and works of processors before others that
+/// still wait; none where neither is clearly faster.
+pub(crate) fn overlap(lir: &Lir, devices: &[DeviceSpec], kept: &Kept) -> Option<Lir> {
+    let works = || lir.region().works.iter().copied();
+    let mut copies: Vec<WorkId> = works().filter(|id| may_be_beside(lir, &lir.works[*id], devices, &kept.copies)).collect();
     // A card without works of its own has one queue.
     let apart: HashSet<WorkId> = copies.iter().copied().collect();
-    let busy: HashSet<DeviceId> = works.filter(|id| !apart.contains(id)).map(|id| lir.works[id].device).collect();
+    let busy: BTreeSet<DeviceId> = works().filter(|id| !apart.contains(id)).map(|id| lir.works[id].device).collect();
     copies.retain(|id| busy.contains(&lir.works[*id].device));
-    if copies.is_empty() {
+    // A loop of several devices comes next in all their queues.
+    let shared: BTreeSet<DeviceId> =
+        works().filter(|id| lir.is_shared(&lir.works[*id])).flat_map(|id| lir.devices(&lir.works[id]).collect::<Vec<_>>()).collect();
+    let is_free =
+        |device: &DeviceId| devices[device.index()].kind == DeviceKind::Cpu && !kept.order.contains(device) && !shared.contains(device);
+    // One device alone takes the same time in any order.
+    let free: BTreeSet<DeviceId> = busy.iter().copied().filter(|device| busy.len() > 1 && is_free(device)).collect();
+    let mut ways: Vec<BTreeSet<DeviceId>> = Vec::new();
+    if !copies.is_empty() {
+        ways.push(BTreeSet::new());
+    }
+    if !free.is_empty() {
+        ways.push(free);
+    }
+    if ways.is_empty() {
         return None;
     }
     let mut beside = lir.clone();
-    copies.into_iter().for_each(|id| beside.works[id].is_beside = true);
-    let times = Times::of(&beside, devices.len());
-    beside.region_mut().works.clone_from(&times.order);
-    let makespan = |lir: &Lir| ends(lir, devices.len(), &lir.region().works).values().copied().fold(0.0, f64::max);
-    if makespan(&beside) * CLEARLY >= makespan(lir) {
-        return None;
+    copies.iter().for_each(|id| beside.works[*id].is_beside = true);
+    let mut least = ends(lir, devices.len(), &lir.region().works).values().copied().fold(0.0, f64::max);
+    let mut best = None;
+    for free in &ways {
+        let times = Times::of(&beside, devices.len(), free);
+        let end = times.end.values().copied().fold(0.0, f64::max);
+        if end * CLEARLY < least {
+            (least, best) = (end, Some(times));
+        }
     }
+    let times = best?;
+    beside.region_mut().works.clone_from(&times.order);
     times.hold(&mut beside, devices.len());
     Some(beside)
 }
@@ -51,7 +81,8 @@ fn may_be_beside(lir: &Lir, work: &Work, devices: &[DeviceSpec], kept: &BTreeSet
     leaves && !work.is_beside && work.seconds() >= LEAST && ends.iter().all(|end| !kept.contains(end))
 }
 
-/// When works run, where each queue takes its works in order but for copies: of those that can begin, the first in the order as it was.
+/// When works run. A queue takes its works in order; a free one, as those of copies are, takes of those that can begin the first in the
+/// order as it was.
 struct Times {
     /// By start.
     order: Vec<WorkId>,
@@ -62,8 +93,8 @@ struct Times {
 }
 
 impl Times {
-    fn of(lir: &Lir, devices: usize) -> Times {
-        let mut run = Run::new(lir, devices);
+    fn of(lir: &Lir, devices: usize, free: &BTreeSet<DeviceId>) -> Times {
+        let mut run = Run::new(lir, devices, free);
         let mut times = Times {
             order: Vec::with_capacity(run.written.len()),
             place: IdVec::filled(usize::MAX, lir.works.len()),
@@ -121,9 +152,10 @@ struct Run<'a> {
     queues: Vec<Queue>,
 }
 
-/// The works of a queue that are left, in order; or its copies that have what they read.
+/// The works of a queue that are left, in order; or, where it is free, those that have what they read.
 #[derive(Default)]
 struct Queue {
+    is_free: bool,
     works: VecDeque<WorkId>,
     /// By when they have it (bits of seconds) and by place: those that had it when the queue became free are `there`.
     coming: BTreeSet<(u64, usize)>,
@@ -132,9 +164,10 @@ struct Queue {
 }
 
 impl<'a> Run<'a> {
-    fn new(lir: &'a Lir, devices: usize) -> Run<'a> {
+    fn new(lir: &'a Lir, devices: usize, free: &BTreeSet<DeviceId>) -> Run<'a> {
         let written = &lir.region().works[..];
         let definitions = lir.definitions();
+        let is_free = |number: usize| number >= devices || free.contains(&DeviceId::from_index(number));
         let mut run = Run {
             lir,
             devices,
@@ -143,7 +176,7 @@ impl<'a> Run<'a> {
             followers: IdVec::filled(Vec::new(), lir.works.len()),
             waiting: IdVec::filled(0, lir.works.len()),
             ready: IdVec::filled(0.0, lir.works.len()),
-            queues: (0..2 * devices).map(|_| Queue::default()).collect(),
+            queues: (0..2 * devices).map(|number| Queue { is_free: is_free(number), ..Queue::default() }).collect(),
         };
         for (place, &id) in written.iter().enumerate() {
             run.place[id] = place;
@@ -151,7 +184,7 @@ impl<'a> Run<'a> {
                 run.waiting[id] += 1;
                 run.followers[before].push(id);
             }
-            if !lir.works[id].is_beside {
+            if !run.is_free(id) {
                 run.queues_of(id).into_iter().for_each(|queue| run.queues[queue].works.push_back(id));
             } else if run.waiting[id] == 0 {
                 run.arrive(id);
@@ -166,7 +199,12 @@ impl<'a> Run<'a> {
         std::iter::once(queue(work, self.devices)).chain(self.lir.devices(work).skip(1).map(Id::index)).collect()
     }
 
-    /// A copy has all that it reads.
+    /// Whether the queue of a work is free.
+    fn is_free(&self, id: WorkId) -> bool {
+        self.queues[queue(&self.lir.works[id], self.devices)].is_free
+    }
+
+    /// A work of a free queue has all that it reads.
     fn arrive(&mut self, id: WorkId) {
         let own = queue(&self.lir.works[id], self.devices);
         // No seconds are negative: their bits have their order.
@@ -177,7 +215,7 @@ impl<'a> Run<'a> {
     fn next(&mut self) -> Option<(f64, WorkId)> {
         let mut first: Option<(f64, usize)> = None;
         for number in 0..self.queues.len() {
-            let next = if number < self.devices { self.next_work(number) } else { self.next_copy(number) };
+            let next = if self.queues[number].is_free { self.next_there(number) } else { self.next_work(number) };
             if let Some(next) = next
                 && first.is_none_or(|first| next.0.total_cmp(&first.0).then(next.1.cmp(&first.1)).is_lt())
             {
@@ -196,8 +234,8 @@ impl<'a> Run<'a> {
         is_next.then(|| (free.fold(self.ready[id], f64::max), self.place[id]))
     }
 
-    /// The same of a queue of copies.
-    fn next_copy(&mut self, number: usize) -> Option<(f64, usize)> {
+    /// The same of a free queue.
+    fn next_there(&mut self, number: usize) -> Option<(f64, usize)> {
         let Queue { coming, there, free_at, .. } = &mut self.queues[number];
         while let Some((_, place)) = coming.first().copied().filter(|(ready, _)| f64::from_bits(*ready) <= *free_at) {
             coming.pop_first();
@@ -209,11 +247,10 @@ impl<'a> Run<'a> {
 
     /// A work begins as [`Run::next`] says, and ends then.
     fn done(&mut self, id: WorkId, end: f64) {
-        let is_beside = self.lir.works[id].is_beside;
         for number in self.queues_of(id) {
             let queue = &mut self.queues[number];
             queue.free_at = end;
-            if is_beside {
+            if queue.is_free {
                 queue.there.remove(&self.place[id]);
                 queue.coming.remove(&(self.ready[id].to_bits(), self.place[id]));
             } else {
@@ -223,7 +260,7 @@ impl<'a> Run<'a> {
         for follower in std::mem::take(&mut self.followers[id]) {
             self.waiting[follower] -= 1;
             self.ready[follower] = self.ready[follower].max(end);
-            if self.waiting[follower] == 0 && self.lir.works[follower].is_beside {
+            if self.waiting[follower] == 0 && self.is_free(follower) {
                 self.arrive(follower);
             }
         }

@@ -13,7 +13,7 @@ use crate::Request;
 use crate::evaluate::ends;
 use crate::lir::Lir;
 use crate::live::Live;
-use crate::overlap::overlap;
+use crate::overlap::{Kept, overlap};
 use crate::passes::lir_of;
 use crate::plan::DeviceId;
 use crate::report::outside_arena;
@@ -55,7 +55,7 @@ pub fn curve(request: &Request<'_>, device: DeviceId) -> Result<Vec<CurvePoint>>
     let lir = lir_of(request)?;
     let settled = settled(&lir);
     let outside = outside_arena(request, &settled, device).total();
-    let beside = overlap(&lir, request.devices, &BTreeSet::new());
+    let beside = overlap(&lir, request.devices, &Kept::default());
     let now = arenas(request, beside.as_ref().unwrap_or(&lir));
     let highest = now[device.index()];
     let mut most: Vec<Option<Bytes>> = now.into_iter().map(Some).collect();
@@ -63,7 +63,8 @@ pub fn curve(request: &Request<'_>, device: DeviceId) -> Result<Vec<CurvePoint>>
         let taken = &mut most[slow.device.index()];
         *taken = slow.room(request, &settled).map(|room| room.max(taken.unwrap_or_default()));
     }
-    let lir = overlap(&lir, request.devices, &BTreeSet::from([device])).unwrap_or(lir);
+    let own = BTreeSet::from([device]);
+    let lir = overlap(&lir, request.devices, &Kept { order: own.clone(), copies: own }).unwrap_or(lir);
     let mut descent = Descent::new(request, lir, device, most)?;
     let last = descent.first_below(Bytes::ZERO)?;
     let lowest = descent.bytes(last)?.unwrap_or(highest);

@@ -34,7 +34,7 @@ mod part;
 mod problem;
 mod segments;
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use plimsoll_base::{Bytes, Result};
@@ -51,7 +51,7 @@ pub use self::found::Searches;
 use crate::Request;
 use crate::lir::Lir;
 use crate::live::Live;
-use crate::overlap::overlap;
+use crate::overlap::{Kept, overlap};
 use crate::pack::settle_constants;
 use crate::plan::DeviceId;
 use crate::report::outside_arena;
@@ -123,7 +123,7 @@ impl Lines {
 /// # Errors
 /// INTERNAL where a schedule of the search does not hold.
 pub(crate) fn fit(request: &Request<'_>, lir: Lir) -> Result<(Lir, Option<Fitting>)> {
-    let mut kept = BTreeSet::new();
+    let mut kept = Kept::default();
     let mut beside = overlap(&lir, request.devices, &kept);
     if request.lines.most.iter().all(Option::is_none) {
         return Ok((beside.unwrap_or(lir), None));
@@ -133,12 +133,14 @@ pub(crate) fn fit(request: &Request<'_>, lir: Lir) -> Result<(Lir, Option<Fittin
         (0..request.devices.len()).map(|index| request.lines.room(request, &settled, DeviceId::from_index(index))).collect();
     let mut now = arenas(request, beside.as_ref().unwrap_or(&lir));
     let before = now.clone();
-    // Copies of devices that have no room for it do not run beside their works.
+    // Works of devices that have no room for it stay in their order; where that is not enough, their copies stay among the works.
     while beside.is_some() {
         let is_over = |device: &DeviceId| rooms[device.index()].is_some_and(|room| now[device.index()] > room);
-        let known = kept.len();
-        kept.extend((0..rooms.len()).map(DeviceId::from_index).filter(is_over));
-        if kept.len() == known {
+        let mut is_new = false;
+        for device in (0..rooms.len()).map(DeviceId::from_index).filter(is_over) {
+            is_new |= kept.order.insert(device) || kept.copies.insert(device);
+        }
+        if !is_new {
             break;
         }
         beside = overlap(&lir, request.devices, &kept);
