@@ -1,6 +1,7 @@
 //! Two loops, of which the second reads in reverse what the first one writes into lists, made at random, under ten lines: loops that keep
 //! their state at every k-th iteration give the same bits, and all that [`super::lines`] says holds.
 
+use std::cell::Cell;
 use std::fmt::Write;
 use std::sync::Arc;
 
@@ -50,8 +51,10 @@ fn steps(least: usize) -> impl Strategy<Value = Vec<Step>> {
 
 fn loops() -> impl Strategy<Value = Loops> {
     let lists = prop::collection::vec((any::<u16>(), any::<bool>()), 1..5);
-    let odd = (prop::bool::weighted(0.1), prop::bool::weighted(0.2), prop::bool::weighted(0.1));
-    (3u64..40, steps(2), steps(1), lists, odd).prop_map(|(trips, forward, back, lists, (changes_between, reads_behind, is_forward))| {
+    let odd = (prop::bool::weighted(0.05), prop::bool::weighted(0.1), prop::bool::weighted(0.05));
+    // Lists of few iterations take no more than the state and a segment.
+    let trips = prop_oneof![1 => 3u64..24, 2 => 24u64..48];
+    (trips, steps(2), steps(1), lists, odd).prop_map(|(trips, forward, back, lists, (changes_between, reads_behind, is_forward))| {
         Loops { trips, forward, back, lists, changes_between, reads_behind, is_forward }
     })
 }
@@ -265,10 +268,18 @@ fn segments(loops: &Loops) -> Result<usize, TestCaseError> {
 #[test]
 fn segments_hold_at_ten_limits() {
     let mut runner = TestRunner::new(Config { cases: cases(), ..Config::default() });
-    runner.run(&loops(), |loops| segments(&loops).map(drop)).unwrap();
+    let (all, with) = (Cell::new(0u32), Cell::new(0u32));
+    runner
+        .run(&loops(), |loops| {
+            all.set(all.get() + 1);
+            with.set(with.get() + u32::from(segments(&loops)? > 0));
+            Ok(())
+        })
+        .unwrap();
+    assert!(all.get() < 20 || 3 * with.get() >= all.get(), "{} of {} pairs of loops have segments", with.get(), all.get());
 }
 
-/// Few random loops have segments: these have.
+/// Not all random loops have segments: these have.
 #[test]
 fn loops_of_16_iterations_keep_the_state_of_every_kth() {
     let steps = |steps: &[(u8, u16, u16)]| steps.iter().map(|&(what, a, b)| Step { what, a, b }).collect();

@@ -9,7 +9,7 @@ use plimsoll_request::gather::{Gather, ScatterOp};
 use super::counts::Counts;
 use super::{definitions_in, unguarded, uses_in};
 use crate::fit::bodies;
-use crate::fit::problem::{is_here, may_repeat, overwriting};
+use crate::fit::problem::{is_here, overwriting};
 use crate::lir::{Arg, Home, Lir, RegionId, Trips, ValueId, Work, WorkId, WorkKind};
 use crate::plan::DeviceId;
 
@@ -73,7 +73,7 @@ pub(super) fn candidates(lir: &Lir, device: DeviceId) -> Vec<Loops> {
     let is_loop = |work: &Work| is_plain_loop(lir, work, device);
     for (forward, work) in lir.all().filter(|(_, work)| is_loop(work)) {
         let WorkKind::Loop { body, carried, trips: Trips::Exactly(trips) } = work.kind else { continue };
-        if trips < LEAST_TRIPS || !may_repeat(lir, forward, device) {
+        if trips < LEAST_TRIPS {
             continue;
         }
         let (inner_uses, params) = (uses_in(lir, body), lir.passed(body).collect::<Vec<_>>());
@@ -84,6 +84,9 @@ pub(super) fn candidates(lir: &Lir, device: DeviceId) -> Vec<Loops> {
                 continue;
             };
             let [back] = uses[work.outputs[index]][..] else { continue };
+            if !is_here(lir, work.outputs[index], device, lir.here()) {
+                continue;
+            }
             let reader = &lir.works[back];
             let has_as_many = matches!(reader.kind, WorkKind::Loop { trips: Trips::Exactly(other), .. } if other == trips);
             if !is_loop(reader) || !has_as_many || position[back] <= position[forward] {
@@ -102,15 +105,17 @@ pub(super) fn candidates(lir: &Lir, device: DeviceId) -> Vec<Loops> {
     found
 }
 
-/// Whether a work is a loop of this device alone that is never passed over, changes values of the arena alone, and reaches no file.
+/// Whether a work is a loop of this device alone that is never passed over, changes values of the arena and fetches alone, and reaches no
+/// file.
 fn is_plain_loop(lir: &Lir, work: &Work, device: DeviceId) -> bool {
     let WorkKind::Loop { body, carried, .. } = work.kind else { return false };
-    let is_here = |output: &ValueId| is_here(lir, *output, device, lir.here());
+    let is_fetched = |output: ValueId| matches!(lir.values[output].home, Home::Fetch(_)) && lir.values[output].device == device;
+    let is_own = |output: &ValueId| is_here(lir, *output, device, lir.here()) || is_fetched(*output);
     unguarded(work)
         && work.device == device
         && lir.regions[body].partners.is_empty()
         && work.outputs.len() == carried
-        && work.outputs.iter().all(is_here)
+        && work.outputs.iter().all(is_own)
         && bodies::may_repeat(lir, body)
 }
 
