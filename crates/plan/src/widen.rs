@@ -143,9 +143,10 @@ impl Widening<'_> {
         false
     }
 
-    /// Says of stacks what is pushed on them, as often as loops do it. Whether something was changed.
+    /// Says of stacks what is pushed on them, as often as loops do it. Whether something was changed. Shapes of what goes round may have been
+    /// taken back only because nothing was known of a stack: where one is new, they are found again.
     pub fn stacks(&mut self, stacks: &Stacks) -> bool {
-        let mut changed = false;
+        let (mut changed, mut is_new) = (false, false);
         for &(stack, push) in &stacks.pushes {
             let [_, item, ..] = self.graph.node(push).inputs[..] else { continue };
             let Some(item) = self.facts[item.node].get(item.index as usize) else { continue };
@@ -182,9 +183,13 @@ impl Widening<'_> {
             };
             let known = &mut self.rounds.entry(stack).or_default().1;
             if known.as_ref() != Some(&list) {
+                is_new |= known.is_none();
                 *known = Some(list);
                 changed = true;
             }
+        }
+        if is_new {
+            self.rounds.values_mut().for_each(|(shape, _)| *shape = None);
         }
         changed
     }

@@ -224,3 +224,10 @@ fn the_largest_batch_of_a_training_trains_and_the_next_one_does_not() {
     let none = plimsoll("train digits --towers 2 --memory-limit CPU:0=1KiB,CPU:1=1KiB --largest-batch");
     assert!(none.code == 1 && none.err.contains("short"), "{}", none.err);
 }
+
+/// Of a loop back, what stacks hold says the shapes: it is known before the first step.
+#[test]
+fn the_gradient_of_a_frame_is_planned_as_a_whole() {
+    let plan = document("plan frame_split_gradient/graph.pb --fetch loss --target train --feed-shape x=9x3x4 --json");
+    assert_eq!(plan["devices"][0]["certainty"], "exact");
+}
