@@ -1,5 +1,6 @@
 //! Planning in N: the peaks of a signature whose feeds have open dimensions, for the sizes that these may be.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use plimsoll_base::{Bytes, Code, Error, Result};
@@ -44,6 +45,8 @@ pub struct Growth {
     pub sizes: Vec<(u64, Footprint)>,
     /// The largest N that fits. None where even the smallest does not, and where no line is met.
     pub largest: Option<u64>,
+    /// Smaller N that were tried and do not fit, in ascending order: a number that is divided well may take less than a smaller one.
+    pub gaps: Vec<u64>,
     /// The graph takes multiples of this N only, as far as was looked.
     pub step: u64,
     /// Why the next N has no plan, where that is no matter of a line.
@@ -60,8 +63,8 @@ const SHOWN: u64 = 256;
 const FIRST: u64 = 16;
 
 impl Growth {
-    /// Plans sizes: 1, 2, 4 and so on until a line is met, then between the last two until the largest that fits is known. `at` gives
-    /// the footprint of one N.
+    /// Plans sizes: 1, 2, 4 and so on until a line is met, then between the last two and above, see [`largest`]. `at` gives the footprint of
+    /// one N.
     ///
     /// # Errors
     /// That of N = 1, where the graph takes no N up to 16.
@@ -76,7 +79,7 @@ impl Growth {
 
     fn planned(mut at: impl FnMut(u64) -> Result<Footprint>) -> Result<Growth> {
         let (step, first) = smallest(&mut at)?;
-        let mut growth = Growth { sizes: vec![(step, first)], largest: None, step, ends: None };
+        let mut growth = Growth { sizes: vec![(step, first)], largest: None, gaps: Vec::new(), step, ends: None };
         let mut fits = growth.sizes[0].1.check().is_ok();
         if !fits {
             return Ok(growth);
@@ -90,17 +93,15 @@ impl Growth {
         if fits {
             return Ok(growth);
         }
-        let (mut inside, mut outside) = (most / step, 2 * most / step);
-        while outside - inside > 1 {
-            let middle = inside + (outside - inside) / 2;
-            match growth.plan(middle * step, &mut at) {
-                true => inside = middle,
-                false => outside = middle,
-            }
-        }
-        let largest = inside * step;
+        let found = largest((most / step, 2 * most / step), MOST / step, |size| growth.plan(size * step, &mut at));
+        let largest = found.size * step;
         growth.largest = Some(largest);
-        growth.sizes.retain(|(n, _)| (n / step).is_power_of_two() || *n == largest || *n == largest + step);
+        growth.gaps = found.gaps.iter().map(|size| size * step).collect();
+        let gaps = &growth.gaps;
+        growth.sizes.retain(|(n, _)| {
+            let is_shown = (n / step).is_power_of_two() || *n == largest || *n == largest + step;
+            is_shown && !gaps.contains(n)
+        });
         growth.sizes.sort_by_key(|(n, _)| *n);
         Ok(growth)
     }
@@ -132,6 +133,11 @@ impl Growth {
         self.sizes.first().is_some_and(|(_, footprint)| footprint.check().is_ok())
     }
 
+    /// What is to be said of smaller N that do not fit.
+    pub fn said_of_gaps(&self) -> Option<String> {
+        said_of_gaps("N", &self.gaps)
+    }
+
     /// The footprint at one of the sizes.
     pub fn at(&self, n: u64) -> Option<&Footprint> {
         self.sizes.iter().find(|(size, _)| *size == n).map(|(_, footprint)| footprint)
@@ -156,6 +162,52 @@ impl Growth {
         let (last, _) = doubles.find(|(_, footprint)| !is_near(&footprint.needs()[device]))?;
         Some((peak(*last)? as f64 - peak(last / 2)? as f64) / (last / 2) as f64)
     }
+}
+
+/// What is to be said of sizes that do not fit though larger ones do.
+pub fn said_of_gaps(what: &str, gaps: &[u64]) -> Option<String> {
+    let (last, first) = gaps.split_last()?;
+    let first: Vec<String> = first.iter().map(u64::to_string).collect();
+    let all = if first.is_empty() { last.to_string() } else { format!("{} and {last}", first.join(", ")) };
+    Some(format!("{what} = {all}, though smaller, does not"))
+}
+
+/// What [`largest`] finds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Largest {
+    /// The largest size that was tried and fits.
+    pub size: u64,
+    /// Smaller ones that were tried and do not fit, in ascending order.
+    pub gaps: Vec<u64>,
+}
+
+/// The largest size that fits, where one that fits and a larger one that does not are known; none above `most` is tried. It goes between
+/// these two until they are next to each other. A size may take less than a smaller one, so it then tries the next multiples of powers of two
+/// above, up to an eighth of the size: they are divided into parts best. From one that fits it goes on in the same way.
+pub fn largest((inside, outside): (u64, u64), most: u64, mut fits: impl FnMut(u64) -> bool) -> Largest {
+    let mut tried = BTreeMap::from([(inside, true), (outside, false)]);
+    let mut size = inside;
+    loop {
+        let above = tried.range(size + 1..).next().map(|(above, _)| *above);
+        let mut above = above.unwrap_or_else(|| (size + size / 8 + 1).min(most.saturating_add(1)));
+        while above > size + 1 {
+            let middle = size + (above - size) / 2;
+            let is_inside = fits(middle);
+            tried.insert(middle, is_inside);
+            if is_inside { size = middle } else { above = middle }
+        }
+        let powers = (1..64).rev().map(|power| 1u64 << power).filter(|power| *power <= size / 8);
+        let next = powers.flat_map(|power| [1, 2].map(|count| (size / power + count).saturating_mul(power)));
+        let mut next: Vec<u64> = next.filter(|next| *next <= most && !tried.contains_key(next)).collect();
+        next.dedup();
+        let better = next.into_iter().find(|next| *tried.entry(*next).or_insert_with(|| fits(*next)));
+        match better {
+            Some(better) => size = better,
+            None => break,
+        }
+    }
+    let gaps = tried.range(..size).filter(|(_, fits)| !**fits).map(|(size, _)| *size).collect();
+    Largest { size, gaps }
 }
 
 /// The smallest N that the graph takes, with its footprint.
@@ -213,7 +265,10 @@ impl fmt::Display for Growth {
             write!(f, "\nN = {n} has no plan: {}", error.message())?;
         }
         match self.largest {
-            Some(largest) => write!(f, "\nthe largest N that fits is {largest}"),
+            Some(largest) => {
+                write!(f, "\nthe largest N that fits is {largest}")?;
+                self.said_of_gaps().map_or(Ok(()), |said| write!(f, "; {said}"))
+            }
             None if self.fits() => write!(f, "\nevery N here fits"),
             None => {
                 write!(f, "\nN = {smallest} does not fit; the smallest limit that is enough for it is {} bytes", first.minimum_limit().0)
@@ -225,6 +280,29 @@ impl fmt::Display for Growth {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_largest_size_may_be_above_one_that_does_not_fit() {
+        let found = |most: u64, fits: &dyn Fn(u64) -> bool| {
+            let inside = (0..).map(|power| 1u64 << power).take_while(|size| fits(*size)).last().unwrap();
+            largest((inside, 2 * inside), most, fits)
+        };
+        for size in [1, 2, 3, 77, 672, 1023, 100_000] {
+            assert_eq!(found(1 << 32, &|other| other <= size), Largest { size, gaps: Vec::new() });
+        }
+        // Sizes that 32 or 16 divides take less.
+        assert_eq!(found(1 << 32, &|size| size <= 554 || (size <= 672 && size % 32 == 0)).size, 672);
+        assert_eq!(found(1 << 32, &|size| size <= 600 || (size <= 688 && size % 16 == 0)).size, 688);
+        // Beyond a power of two that does not fit.
+        let odd = found(1 << 32, &|size| size <= 500 || (size <= 576 && size % 32 == 0 && size != 512));
+        assert_eq!((odd.size, odd.gaps.contains(&512)), (576, true));
+        let gap = found(1 << 32, &|size| size != 640 && size <= 672);
+        assert_eq!((gap.size, gap.gaps), (672, vec![640]));
+        assert!(found(1 << 10, &|size| size <= 1000 || size > 1024).size <= 1024);
+        assert_eq!(said_of_gaps("N", &[]), None);
+        assert_eq!(said_of_gaps("N", &[640]).unwrap(), "N = 640, though smaller, does not");
+        assert_eq!(said_of_gaps("N", &[1, 2, 3]).unwrap(), "N = 1, 2 and 3, though smaller, does not");
+    }
 
     #[test]
     fn no_peak_falls_as_n_grows() {

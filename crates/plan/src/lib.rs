@@ -66,7 +66,7 @@ pub use file::{OpenRequest, PlanFile};
 pub use fit::{CurvePoint, Fitting, Lines, Searches, curve};
 pub use footprint::{Footprint, loading_buffer};
 pub use freeze::{Folded, Freeze, freeze};
-pub use growth::{Growth, SignatureInN, shape_in_n};
+pub use growth::{Growth, Largest, SignatureInN, largest, said_of_gaps, shape_in_n};
 pub use inline::{Calls, Inlined, Part, inline};
 pub use joint::{Joint, JointNeed, Together};
 pub use late::{Between, Counted, Form, Late, Later, LoopPart, Operand, Repeat, Split, Value, late};

@@ -86,7 +86,7 @@ pub mod graph {
 /// from a file, bound to a request.
 pub mod signature {
     pub use crate::bound::{BoundPlan, Mismatch};
-    pub use plimsoll_plan::{Asked, FeedRule, Feeds, Growth, SignatureInN, Unfilled, node_of, shape_in_n};
+    pub use plimsoll_plan::{Asked, FeedRule, Feeds, Growth, Largest, SignatureInN, Unfilled, largest, node_of, said_of_gaps, shape_in_n};
 }
 
 /// What kernels take: tables that plans read for decisions and predictions.

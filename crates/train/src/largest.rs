@@ -1,5 +1,6 @@
 //! The largest batch that fits.
 
+use plimsoll::signature::{Largest, largest};
 use plimsoll::{Code, Result};
 
 /// A graph that takes batches of some sizes takes one of the sizes up to this, or none.
@@ -10,11 +11,11 @@ const MOST: u64 = 1 << 32;
 
 /// The largest batch for which a training can be planned. `plan` plans one of a size: RESOURCE_EXHAUSTED means that it does not fit, and
 /// another error that there is no training of that size, as with more examples than there are. Sizes are multiples of the smallest
-/// one that there is.
+/// one that there is. A smaller one may not fit: see [`largest`].
 ///
 /// # Errors
 /// That of the smallest size, where even that does not fit; where there is none, that of `wanted`.
-pub fn largest_batch<E>(wanted: u64, mut plan: impl FnMut(u64) -> Result<(), E>, code: impl Fn(&E) -> Code) -> Result<u64, E> {
+pub fn largest_batch<E>(wanted: u64, mut plan: impl FnMut(u64) -> Result<(), E>, code: impl Fn(&E) -> Code) -> Result<Largest, E> {
     let mut step = None;
     for size in 1..=FIRST {
         match plan(size) {
@@ -28,20 +29,17 @@ pub fn largest_batch<E>(wanted: u64, mut plan: impl FnMut(u64) -> Result<(), E>,
     }
     let Some(step) = step else {
         plan(wanted)?;
-        return Ok(wanted);
+        return Ok(Largest { size: wanted, gaps: Vec::new() });
     };
     let (mut inside, mut outside) = (1, 2);
     while outside <= MOST / step && plan(outside * step).is_ok() {
         (inside, outside) = (outside, 2 * outside);
     }
-    while outside - inside > 1 {
-        let middle = inside + (outside - inside) / 2;
-        match plan(middle * step) {
-            Ok(()) => inside = middle,
-            Err(_) => outside = middle,
-        }
+    if outside > MOST / step {
+        return Ok(Largest { size: inside * step, gaps: Vec::new() });
     }
-    Ok(inside * step)
+    let Largest { size, gaps } = largest((inside, outside), MOST / step, |size| plan(size * step).is_ok());
+    Ok(Largest { size: size * step, gaps: gaps.into_iter().map(|gap| gap * step).collect() })
 }
 
 #[cfg(test)]
@@ -56,7 +54,7 @@ mod tests {
             _ if size > fits => Err(Error::resource_exhausted(format!("{size} do not fit"))),
             _ => Ok(()),
         };
-        largest_batch(128, plan, Error::code)
+        largest_batch(128, plan, Error::code).map(|found| found.size)
     }
 
     #[test]

@@ -42,7 +42,10 @@ pub fn run(devices: &Devices, model: &Opened, init: Option<&Signature>, signatur
     match how {
         How { json: true, .. } => output::result_json(&Document::new(feeds, &growth))?,
         How { largest: true, .. } => match growth.largest {
-            Some(largest) => output::result(largest)?,
+            Some(largest) => {
+                output::result(largest)?;
+                growth.said_of_gaps().into_iter().for_each(output::note);
+            }
             None if growth.fits() => return wrong_use("--largest-batch: no limit is met; give one, as --memory-limit CPU:0=64MiB"),
             None => growth.sizes.first().map_or(Ok(()), |(_, footprint)| footprint.check())?,
         },
@@ -63,6 +66,8 @@ struct Document {
     sizes: Vec<SizeEntry>,
     /// Null where the smallest N does not fit, and where no line is met.
     largest_n: Option<u64>,
+    /// Smaller N that were tried and do not fit.
+    smaller_that_do_not_fit: Vec<u64>,
     /// The graph takes multiples of this N.
     step: u64,
     /// The smallest limit that is enough for the smallest N.
@@ -111,6 +116,7 @@ impl Document {
             minimum_limit_bytes: sizes.first().map_or(0, |size| size.minimum_limit_bytes),
             sizes,
             largest_n: growth.largest,
+            smaller_that_do_not_fit: growth.gaps.clone(),
             step: growth.step,
         }
     }

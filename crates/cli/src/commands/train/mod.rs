@@ -265,8 +265,11 @@ fn largest_batch(args: &TrainArgs, options: &DeviceOptions, json: bool) -> Resul
     };
     let largest = plimsoll_train::largest_batch(args.batch_size, plan, |failure| failure.error().code())?;
     match json {
-        true => output::result_json(&serde_json::json!({ "largest_batch": largest }))?,
-        false => output::result(largest)?,
+        true => output::result_json(&serde_json::json!({ "largest_batch": largest.size, "smaller_that_do_not_fit": largest.gaps }))?,
+        false => {
+            output::result(largest.size)?;
+            plimsoll::signature::said_of_gaps("batch size", &largest.gaps).into_iter().for_each(output::note);
+        }
     }
     Ok(ExitCode::SUCCESS)
 }
