@@ -11,7 +11,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use plimsoll_base::{Bytes, Result};
-use plimsoll_request::{Arguments, KernelRequest, Part};
+use plimsoll_request::{Arguments, KernelRequest, Part, Rows};
 use serde::{Deserialize, Serialize};
 
 use crate::{Cost, DeviceSpec, Load, Prepared};
@@ -134,9 +134,13 @@ pub trait Library: Send + Sync + fmt::Debug {
         false
     }
 
-    /// The request of one of so many equal parts of a request's rows, where variants of one numerics give its results the bits that they
-    /// have in the whole.
-    fn part(&self, _spec: &DeviceSpec, _request: &KernelRequest, _parts: u64) -> Option<Part> {
+    /// The requests of parts of a request's rows, where variants of one numerics give their results the bits that they have in the whole.
+    fn part(&self, _spec: &DeviceSpec, _request: &KernelRequest, _rows: Rows) -> Option<Part> {
+        None
+    }
+
+    /// The rows of a request that [`Library::part`] may divide, whatever their number.
+    fn rows(&self, _request: &KernelRequest) -> Option<u64> {
         None
     }
 }

@@ -9,7 +9,7 @@ use plimsoll_request::nn::Nn;
 use plimsoll_request::pool::{Maxima, Pooling, Positions};
 use plimsoll_request::random::Random;
 use plimsoll_request::reduce::{ReduceOp, Reduction};
-use plimsoll_request::{Arguments, KernelRequest, Part};
+use plimsoll_request::{Arguments, KernelRequest, Part, Rows};
 
 use crate::random::RandomOp;
 use crate::simd::Isa;
@@ -118,8 +118,12 @@ impl Library for CpuKernels {
         }
     }
 
-    fn part(&self, spec: &DeviceSpec, request: &KernelRequest, parts: u64) -> Option<Part> {
-        sums::part(isa_of(spec.instructions), request, parts)
+    fn part(&self, spec: &DeviceSpec, request: &KernelRequest, rows: Rows) -> Option<Part> {
+        sums::part(isa_of(spec.instructions), request, rows)
+    }
+
+    fn rows(&self, request: &KernelRequest) -> Option<u64> {
+        sums::rows(request)
     }
 }
 
@@ -160,8 +164,12 @@ impl Library for OneVariant {
         CpuKernels.takes(spec, first, second)
     }
 
-    fn part(&self, spec: &DeviceSpec, request: &KernelRequest, parts: u64) -> Option<Part> {
-        CpuKernels.part(spec, request, parts)
+    fn part(&self, spec: &DeviceSpec, request: &KernelRequest, rows: Rows) -> Option<Part> {
+        CpuKernels.part(spec, request, rows)
+    }
+
+    fn rows(&self, request: &KernelRequest) -> Option<u64> {
+        CpuKernels.rows(request)
     }
 }
 

@@ -12,7 +12,7 @@ use plimsoll_request::pool::{Maxima, PoolSpec, Pooling, Positions};
 use plimsoll_request::product::{Place, Places, ProductSpec};
 use plimsoll_request::reduce::{ReduceOp, Reduction};
 use plimsoll_request::window::{Axes, Layout, WindowAxis};
-use plimsoll_request::{KernelRequest, Part};
+use plimsoll_request::{KernelRequest, Rows};
 
 use crate::CpuKernels;
 use crate::evaluate::{run_made, run_onto};
@@ -165,7 +165,7 @@ fn made(isa: Isa, request: &KernelRequest) -> Vec<(&'static str, Made)> {
 #[test]
 fn parts_have_the_bits_of_the_whole() {
     let mut random = Random::new(7);
-    let mut compared = 0;
+    let (mut compared, mut uneven) = (0, 0);
     for instructions in [InstructionSet::Baseline, InstructionSet::Avx2, InstructionSet::Avx512] {
         let Ok(isa) = available(instructions) else { continue };
         let spec = DeviceSpec::cpu(0, None, 1, instructions);
@@ -176,38 +176,61 @@ fn parts_have_the_bits_of_the_whole() {
             assert!(!wholes.is_empty(), "{request:?}");
             for (numerics, whole) in &wholes {
                 let expected = run_made(whole, &request, &slices(&inputs), &arguments.outputs).unwrap();
-                for parts in [2, 3, 4, 6, 8, 12, 16, 24] {
-                    let Some(Part { request: part, cut, sums: None }) = CpuKernels.part(&spec, &request, parts) else { continue };
-                    let own = part.arguments().unwrap();
-                    assert_eq!(cut.len(), inputs.len() + expected.len(), "{request:?}");
-                    let others = made(isa, &part);
-                    let Some((_, one)) = others.iter().find(|(other, _)| other == numerics) else { continue };
-                    for number in 0..parts as usize {
-                        let of = |whole: &[u8], is_cut: bool| {
-                            let bytes = whole.len() / parts as usize;
-                            if is_cut { whole[number * bytes..][..bytes].to_vec() } else { whole.to_vec() }
-                        };
-                        let cut_inputs: Vec<Vec<u8>> = inputs.iter().zip(&cut).map(|(input, is_cut)| of(input, *is_cut)).collect();
-                        let results = run_made(one, &part, &slices(&cut_inputs), &own.outputs).unwrap();
-                        for ((result, whole), is_cut) in results.iter().zip(&expected).zip(&cut[inputs.len()..]) {
+                for rows in divisions(&request, &[2, 3, 4, 5, 6, 7, 8, 12, 16, 24]) {
+                    let Some(part) = CpuKernels.part(&spec, &request, rows) else { continue };
+                    if part.sums.is_some() {
+                        continue;
+                    }
+                    assert_eq!((part.cut.len(), part.calls), (inputs.len() + expected.len(), 1), "{request:?}");
+                    let known: Vec<_> = std::iter::once(&part.request).chain(&part.larger).map(|part| (part, made(isa, part))).collect();
+                    for number in 0..rows.parts {
+                        let (request_of, others) = &known[usize::from(is_larger(rows, number))];
+                        let Some((_, one)) = others.iter().find(|(other, _)| other == numerics) else { continue };
+                        let of = |whole: &[u8], is_cut: bool| if is_cut { slice(whole, rows, number).to_vec() } else { whole.to_vec() };
+                        let cut_inputs: Vec<Vec<u8>> = inputs.iter().zip(&part.cut).map(|(input, is_cut)| of(input, *is_cut)).collect();
+                        let results = run_made(one, request_of, &slices(&cut_inputs), &request_of.arguments().unwrap().outputs).unwrap();
+                        for ((result, whole), is_cut) in results.iter().zip(&expected).zip(&part.cut[inputs.len()..]) {
                             assert!(
                                 *is_cut && *result == of(whole, true),
-                                "part {number} of {parts} by {numerics} on {isa:?}: {request:?}"
+                                "part {number} of {rows:?} by {numerics} on {isa:?}: {request:?}"
                             );
                             compared += 1;
+                            uneven += usize::from(!rows.is_even());
                         }
                     }
                 }
             }
         }
     }
+    assert!(uneven > 1000, "{uneven}");
     assert!(compared > 1000, "{compared}");
+}
+
+/// Equal parts, and parts of the request's own rows.
+fn divisions(request: &KernelRequest, parts: &[u64]) -> Vec<Rows> {
+    let own = CpuKernels.rows(request);
+    let of = |parts: &u64| std::iter::once(Rows::equal(*parts)).chain(own.map(|all| Rows { all, parts: *parts }));
+    parts.iter().flat_map(of).collect()
+}
+
+/// Whether a part has a row more than others.
+fn is_larger(rows: Rows, part: u64) -> bool {
+    rows.first(part + 1) - rows.first(part) > rows.least()
+}
+
+/// The bytes of a part.
+fn slice(whole: &[u8], rows: Rows, part: u64) -> &[u8] {
+    let row = whole.len() / rows.all as usize;
+    &whole[rows.first(part) as usize * row..rows.first(part + 1) as usize * row]
 }
 
 /// Sums over rows: gradients of filters, without and with a pooling, and reductions.
 fn sums() -> Vec<KernelRequest> {
     let mut all = Vec::new();
     for spec in [
+        conv(37, (16, 5, 1), 8, 16),
+        conv(41, (28, 3, 2), 3, 64),
+        conv(53, (24, 5, 1), 3, 64),
         conv(48, (16, 5, 1), 8, 16),
         conv(48, (8, 3, 1), 64, 64),
         conv(24, (9, 3, 2), 3, 20),
@@ -229,6 +252,10 @@ fn sums() -> Vec<KernelRequest> {
     };
     for (shape, axes) in [
         (&[48u64, 24, 24, 64][..], &[0usize, 1, 2][..]),
+        (&[37, 24, 24, 64], &[0, 1, 2]),
+        (&[53, 30, 70, 10], &[0, 2]),
+        (&[65, 3000], &[0, 1]),
+        (&[41, 9, 100], &[1, 2]),
         (&[96, 30, 7, 100], &[0, 2]),
         (&[1024, 300], &[0]),
         (&[48, 64, 33], &[0, 1]),
@@ -250,7 +277,7 @@ fn all_of(reduction: Reduction) -> KernelRequest {
 #[test]
 fn sums_of_parts_have_the_bits_of_the_whole() {
     let mut random = Random::new(11);
-    let mut compared = [0; 3];
+    let (mut compared, mut uneven) = ([0; 3], [0; 3]);
     for instructions in [InstructionSet::Baseline, InstructionSet::Avx2, InstructionSet::Avx512] {
         let Ok(isa) = available(instructions) else { continue };
         let spec = DeviceSpec::cpu(0, None, 1, instructions);
@@ -259,42 +286,56 @@ fn sums_of_parts_have_the_bits_of_the_whole() {
             let arguments = request.arguments().unwrap();
             let inputs: Vec<Vec<u8>> = arguments.inputs.iter().map(|bytes| bytes_of(&request, *bytes, &mut random)).collect();
             let expected = run_made(&whole, &request, &slices(&inputs), &arguments.outputs).unwrap();
-            for parts in [2, 3, 4, 6, 8, 12, 16, 24, 32, 64] {
-                let Some(Part { request: part, cut, sums }) = CpuKernels.part(&spec, &request, parts) else { continue };
+            for rows in divisions(&request, &[2, 3, 4, 6, 8, 12, 16, 24, 32, 64]) {
+                let Some(part) = CpuKernels.part(&spec, &request, rows) else { continue };
+                let (cut, sums) = (&part.cut, &part.sums);
                 let way = sums.as_ref().map_or(0, |sums| if sums.begin.is_some() { 2 } else { 1 });
                 compared[way] += 1;
-                let own = part.arguments().unwrap();
-                let one = make(isa, &part).unwrap();
+                uneven[way] += usize::from(!rows.is_even());
+                let known: Vec<_> =
+                    std::iter::once(&part.request).chain(&part.larger).map(|part| (part, make(isa, part).unwrap())).collect();
                 let run_once = |request: &KernelRequest, inputs: &[&[u8]]| {
                     let outputs = request.arguments().unwrap().outputs;
                     run_made(&make(isa, request).unwrap(), request, inputs, &outputs).unwrap().remove(0)
                 };
+                let pieces = rows.times(part.calls).unwrap();
                 // What there is at first is not 0 where it need not be.
-                let (count, bytes) = sums.as_ref().map_or((parts, arguments.outputs[0]), |sums| (sums.count, sums.bytes));
+                let bytes = sums.as_ref().map_or(arguments.outputs[0], |sums| sums.bytes);
                 let mut result = match sums.as_ref().and_then(|sums| sums.begin.as_ref()) {
                     Some(begin) => run_once(begin, &[]),
                     None => vec![0xAB; bytes as usize],
                 };
                 assert_eq!(result.len() as u64, bytes);
-                for number in 0..parts as usize {
-                    let cut_inputs = inputs.iter().zip(&cut).map(|(input, is_cut)| {
-                        let bytes = input.len() / parts as usize;
-                        if *is_cut { &input[number * bytes..][..bytes] } else { &input[..] }
-                    });
+                for number in 0..pieces.parts {
+                    let (of, one) = &known[usize::from(is_larger(pieces, number))];
+                    let own = of.arguments().unwrap();
+                    let cut_inputs =
+                        inputs.iter().zip(cut).map(|(input, is_cut)| if *is_cut { slice(input, pieces, number) } else { input });
                     let cut_inputs: Vec<&[u8]> = cut_inputs.collect();
-                    let each = result.len() / count as usize;
-                    let slice = &mut result[number / (parts / count) as usize * each..][..each];
-                    assert_eq!(own.outputs, [slice.len() as u64], "{request:?} in {parts}");
-                    assert_eq!(own.updates_first, count < parts, "{request:?} in {parts}");
-                    slice.copy_from_slice(&run_onto(&one, &part, &cut_inputs, vec![slice.to_vec()]).unwrap()[0]);
+                    let range = match sums {
+                        Some(sums) => {
+                            let each = result.len() / sums.count as usize;
+                            assert_eq!(own.updates_first, sums.count < pieces.parts, "{request:?} in {rows:?}");
+                            let first = (number / (pieces.parts / sums.count)) as usize * each;
+                            first..first + each
+                        }
+                        None => {
+                            let row = result.len() / pieces.all as usize;
+                            pieces.first(number) as usize * row..pieces.first(number + 1) as usize * row
+                        }
+                    };
+                    let slice = &mut result[range];
+                    assert_eq!(own.outputs, [slice.len() as u64], "{request:?} in {rows:?}");
+                    slice.copy_from_slice(&run_onto(one, of, &cut_inputs, vec![slice.to_vec()]).unwrap()[0]);
                 }
                 if let Some(end) = sums.as_ref().and_then(|sums| sums.end.as_ref()) {
                     result = run_once(end, &[&result]);
                 }
-                assert!(result == expected[0], "{parts} parts on {isa:?}: {request:?}");
+                assert!(result == expected[0], "{rows:?} on {isa:?}: {request:?}");
             }
         }
     }
+    assert!(uneven.iter().all(|count| *count > 20), "{uneven:?}");
     // Of rows, of sums that are one part's, and of sums that parts add to.
     assert!(compared.iter().all(|count| *count > 20), "{compared:?}");
 }
@@ -309,7 +350,7 @@ fn sums_that_no_kernel_has_are_refused() {
     };
     let empty = |spec: ConvSpec| ConvSpec { in_c: 0, ..spec };
     let refused =
-        [of(0, spec), of(3, conv(4, (8, 3, 1), 4, 4)), of(u64::MAX, empty(spec)), of(1 << 40, empty(spec)), some(0, 4), some(3, 4)];
+        [of(0, spec), of(3, conv(4, (8, 3, 1), 4, 4)), of(u64::MAX, empty(spec)), of(1 << 40, empty(spec)), some(0, 4), some(5, 4)];
     for request in refused {
         assert!(make(Isa::Portable, &request).is_err(), "{request:?}");
     }

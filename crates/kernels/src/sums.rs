@@ -7,50 +7,69 @@ use plimsoll_request::conv::ConvSpec;
 use plimsoll_request::expr::ExprBuilder;
 use plimsoll_request::pool::PoolSpec;
 use plimsoll_request::reduce::{ReduceOp, Reduction};
-use plimsoll_request::{KernelRequest, Part, Sums};
+use plimsoll_request::{KernelRequest, Part, Rows, Sums};
 
 use crate::conv;
 use crate::simd::Isa;
 
-/// One of `parts` equal parts of a request, see [`plimsoll_device::Library::part`].
-pub(crate) fn part(isa: Isa, request: &KernelRequest, parts: u64) -> Option<Part> {
+/// Parts of a request, see [`plimsoll_device::Library::part`].
+pub(crate) fn part(isa: Isa, request: &KernelRequest, rows: Rows) -> Option<Part> {
     match request {
-        _ if parts < 2 => None,
-        KernelRequest::ConvBackpropFilter { spec, unpooled } => filter(isa, spec, unpooled.as_ref(), parts),
+        _ if rows.parts < 2 => None,
+        KernelRequest::ConvBackpropFilter { spec, unpooled } => filter(isa, spec, unpooled.as_ref(), rows),
         KernelRequest::Reduction(Reduction::Reduce { op, data_type: data_type @ DataType::Float, shape, axes, divided }) => {
             let tensor = Tensor { op: *op, data_type: *data_type, shape, axes };
-            if axes.contains(&0) { tensor.over_rows(parts).filter(|_| *divided) } else { tensor.of_rows(parts) }
+            if axes.contains(&0) { tensor.over_rows(rows).filter(|_| *divided) } else { tensor.of_rows(rows) }
         }
         _ => {
-            let part = request.part(parts)?;
+            let part = request.part(rows)?;
             // One row is summed in another order than several.
-            let is_row =
-                matches!(part.request, KernelRequest::Anchor { anchor: Anchor::Product(_, spec), .. } if spec.m == 1 && spec.batch == 1);
-            (!is_row).then_some(part)
+            let is_row = |request: &KernelRequest| matches!(request, KernelRequest::Anchor { anchor: Anchor::Product(_, spec), .. } if spec.m == 1 && spec.batch == 1);
+            (!is_row(&part.request)).then_some(part)
         }
     }
 }
 
+/// The rows of a request: a number that divides every size along which its parts are cut. None where it has no parts.
+pub(crate) fn rows(request: &KernelRequest) -> Option<u64> {
+    match request {
+        KernelRequest::ConvBackpropFilter { spec, .. } => Some(spec.batch),
+        KernelRequest::Reduction(Reduction::Reduce { data_type: DataType::Float, shape, .. }) => shape.first().copied(),
+        _ => request.rows(),
+    }
+}
+
 /// The gradient by a filter: images are added one after the other to as many sums as the kernel has for all of them.
-fn filter(isa: Isa, spec: &ConvSpec, unpooled: Option<&PoolSpec>, parts: u64) -> Option<Part> {
-    let images = Some(spec.batch / parts).filter(|images| *images > 0 && spec.batch.is_multiple_of(parts))?;
-    let all = conv::filter_parts(isa, spec, unpooled)?;
+fn filter(isa: Isa, spec: &ConvSpec, unpooled: Option<&PoolSpec>, rows: Rows) -> Option<Part> {
+    let all = conv::filter_parts(isa, spec, unpooled).filter(|_| spec.data_type == DataType::Float)?;
+    let parts = rows.parts;
     // Each part of the images is of whole sums, or of one.
-    let count = if all.is_multiple_of(parts) { parts } else { all };
-    if spec.data_type != DataType::Float || !spec.batch.is_multiple_of(all) || !parts.is_multiple_of(count) {
+    let (calls, sums, count) = match all.checked_rem(parts)? {
+        0 if spec.batch.is_multiple_of(all) => (1, all / parts, parts),
+        0 => (all / parts, 1, all),
+        _ if parts.is_multiple_of(all) => (1, 1, all),
+        _ => return None,
+    };
+    // Sums begin where parts do.
+    let pieces = rows.times(calls)?;
+    if rows.all != spec.batch && !rows.all.is_multiple_of(all.min(pieces.parts)) {
         return None;
     }
-    let (sums, onto) = (all / count, count < parts);
-    let of_part = ConvSpec { batch: images, ..*spec };
-    let unpooled_part = unpooled.map(|pool| PoolSpec { batch: images, ..*pool });
-    let request = KernelRequest::ConvBackpropFilterSums { spec: of_part, unpooled: unpooled_part, sums, onto };
+    let onto = count < pieces.parts;
+    let of = |rows: u64| {
+        let batch = pieces.of(spec.batch, rows)?;
+        let unpooled = unpooled.map(|pool| PoolSpec { batch, ..*pool });
+        Some(KernelRequest::ConvBackpropFilterSums { spec: ConvSpec { batch, ..*spec }, unpooled, sums, onto })
+    };
     let filter: u64 = spec.filter().iter().product();
     let elements = all.checked_mul(filter)?;
     let sum = Reduction::Reduce { op: ReduceOp::Sum, data_type: DataType::Float, shape: vec![all, filter], axes: vec![0], divided: false };
     let begin = if onto { Some(zeros(elements)?) } else { None };
     let end = (all > 1).then_some(KernelRequest::Reduction(sum));
     let cut = if unpooled.is_some() { vec![true, true, true, false] } else { vec![true, true, false] };
-    Some(Part { request, cut, sums: Some(Sums { count, bytes: elements.checked_mul(4)?, begin, end }) })
+    let sums = Some(Sums { count, bytes: elements.checked_mul(4)?, begin, end });
+    let larger = if pieces.is_even() { None } else { Some(of(pieces.most())?) };
+    Some(Part { request: of(pieces.least())?, larger, calls, cut, sums })
 }
 
 /// A tensor that is reduced.
@@ -63,26 +82,43 @@ struct Tensor<'a> {
 
 impl Tensor<'_> {
     /// Rows are kept.
-    fn of_rows(&self, parts: u64) -> Option<Part> {
+    fn of_rows(&self, rows: Rows) -> Option<Part> {
         let all = *self.shape.first()?;
-        let mut shape = self.shape.to_vec();
-        shape[0] = Some(all / parts).filter(|rows| *rows > 0 && all.is_multiple_of(parts))?;
-        Some(Part { request: self.some(shape, self.axes.to_vec(), all), cut: vec![true, true], sums: None })
+        let of = |count: u64| {
+            let mut shape = self.shape.to_vec();
+            shape[0] = rows.of(all, count)?;
+            Some(self.some(shape, self.axes.to_vec(), all))
+        };
+        let larger = if rows.is_even() { None } else { Some(of(rows.most())?) };
+        Some(Part { request: of(rows.least())?, larger, calls: 1, cut: vec![true, true], sums: None })
     }
 
     /// Rows are reduced, where that is done in two steps: of some rows first.
-    fn over_rows(&self, parts: u64) -> Option<Part> {
-        let (mut shape, axes, results) = crate::reduce::divided(self.op, self.data_type, self.shape, self.axes)?;
-        let all = shape[0];
-        if !all.is_multiple_of(parts) {
+    fn over_rows(&self, rows: Rows) -> Option<Part> {
+        let division = crate::reduce::divided(self.op, self.data_type, self.shape, self.axes)?;
+        let (all, results) = (division.parts, division.results);
+        let several = all / rows.parts;
+        if !all.is_multiple_of(rows.parts) {
             return None;
         }
-        shape[0] /= parts;
         let (op, data_type) = (self.op, self.data_type);
         let end = Reduction::Reduce { op, data_type, shape: vec![all, results], axes: vec![0], divided: false };
         let bytes = data_type.bytes_of(all.checked_mul(results)?)?;
-        let sums = Sums { count: parts, bytes, begin: None, end: Some(KernelRequest::Reduction(end)) };
-        Some(Part { request: self.some(shape, axes, all), cut: vec![true, false], sums: Some(sums) })
+        let sums = |count: u64| Some(Sums { count, bytes, begin: None, end: Some(KernelRequest::Reduction(end)) });
+        let cut = vec![true, false];
+        match division.rows {
+            None if rows.is_even() => {
+                let request = self.some(division.of_parts(several), division.axes.clone(), all);
+                Some(Part { request, larger: None, calls: 1, cut, sums: sums(rows.parts) })
+            }
+            Some(own) if own == rows.all => {
+                let pieces = rows.times(several)?;
+                let of = |rows: u64| self.some(division.of_rows(rows), division.axes.clone(), all);
+                let larger = (!pieces.is_even()).then(|| of(pieces.most()));
+                Some(Part { request: of(pieces.least()), larger, calls: several, cut, sums: sums(all) })
+            }
+            _ => None,
+        }
     }
 
     fn some(&self, shape: Vec<u64>, axes: Vec<usize>, all: u64) -> KernelRequest {

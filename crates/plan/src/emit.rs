@@ -6,7 +6,7 @@ use plimsoll_graph::id::Id;
 use plimsoll_graph::{IdVec, NodeId};
 
 use crate::Request;
-use crate::lir::{Arg, Home, Lir, PartArg, PartOf, PartStep, Parts, RegionId, ValueId, Work, WorkId, WorkKind};
+use crate::lir::{Arg, Home, Lir, PartArg, PartCall, PartOf, PartStep, Parts, RegionId, ValueId, Work, WorkId, WorkKind};
 use crate::live::{Arena, Lane, Live};
 use crate::pack::{Addresses, addresses, label, traffic};
 use crate::plan::DeviceId;
@@ -233,7 +233,7 @@ impl Emit<'_> {
         let work = &self.lir.works[id];
         let base = scratch.unwrap_or(0) + self.regions.base(self.lir.values[work.outputs[0]].region, work.device);
         let inside = |offset: u64, bytes: u64| BufferRef { place: Place::Arena(work.device.index() as u32), offset: base + offset, bytes };
-        let command = |(part, step): (u64, &PartStep)| {
+        let command = |(at, step): (PartCall, &PartStep)| {
             let arg = |arg: &PartArg| {
                 let whole = match arg.of {
                     PartOf::Input(index) => self.buffer(work.inputs[index].value),
@@ -241,22 +241,23 @@ impl Emit<'_> {
                     PartOf::Between(index) => inside(parts.between[index].0, parts.between[index].1),
                 };
                 // Chains are made of slices that there are.
-                let (begin, bytes) = arg.slice(whole.bytes, part, parts.count).unwrap_or((0, whole.bytes));
+                let (begin, bytes) = step.slice(parts.rows, *arg, whole.bytes, at).unwrap_or((0, whole.bytes));
                 BufferRef { offset: whole.offset + begin, bytes, ..whole }
             };
             let args: Vec<BufferRef> = step.args.iter().map(arg).collect();
-            let (at, shared, slices) = step.scratch;
-            let scratch = (shared > 0).then(|| inside(at, shared));
-            let worker_scratch = (slices > 0).then(|| inside(at + shared, slices));
+            let (offset, shared, slices) = step.scratch;
+            let scratch = (shared > 0).then(|| inside(offset, shared));
+            let worker_scratch = (slices > 0).then(|| inside(offset + shared, slices));
             let bytes = step.args.iter().zip(&args).fold((0, 0), |(read, written), (arg, buffer)| match arg.of {
                 PartOf::Output(_) => (read, written + buffer.bytes),
                 PartOf::Between(index) if parts.makes(step, index) => (read, written + buffer.bytes),
                 _ => (read + buffer.bytes, written),
             });
-            let call = Call::Kernel(step.call.clone());
+            let (kernel, seconds) = step.kernel(parts.rows, at);
+            let call = Call::Kernel(kernel.clone());
             let label = label(self.request.graph, &step.nodes);
             let command = Command { work: call, args, scratch, worker_scratch, guard: None, waits: Vec::new(), label };
-            let (seconds, nodes) = (step.seconds * times, step.nodes.clone());
+            let (seconds, nodes) = (seconds * times, step.nodes.clone());
             Emitted { command, work: id, waits: Vec::new(), with: Vec::new(), seconds, nodes, bytes }
         };
         parts.calls().map(command).collect()

@@ -34,5 +34,5 @@ pub mod warp;
 pub mod window;
 
 pub use arguments::Arguments;
-pub use part::{Part, Sums};
+pub use part::{Part, Rows, Sums};
 pub use request::KernelRequest;

@@ -1,6 +1,8 @@
 //! Requests of a part of the rows. Many computations do the same for each row of their first axis: an expression, a convolution for each
 //! image, a product for each row of its first matrix. A part of the rows is a smaller request of the same kind.
 
+use std::cell::Cell;
+
 use crate::KernelRequest;
 use crate::anchor::{Anchor, Epilogue};
 use crate::conv::ConvSpec;
@@ -10,11 +12,62 @@ use crate::nn::Nn;
 use crate::pool::{PoolSpec, Pooling, Positions};
 use crate::product::{Places, ProductSpec};
 
-/// The request of one of several equal parts of the rows.
+/// How rows are divided: into so many parts, of which number `p` begins with row `p * rows / parts`, rounded down. Where a number of parts
+/// is a multiple of another one, parts begin where parts of that one begin, too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Rows {
+    /// All of them. Sizes of requests are multiples of it.
+    pub all: u64,
+    /// How many parts.
+    pub parts: u64,
+}
+
+impl Rows {
+    /// Equal parts, of whatever number of rows.
+    pub fn equal(parts: u64) -> Rows {
+        Rows { all: parts, parts }
+    }
+
+    /// So many times as many parts.
+    pub fn times(self, calls: u64) -> Option<Rows> {
+        Some(Rows { parts: self.parts.checked_mul(calls)?, ..self })
+    }
+
+    /// The first row of a part.
+    pub fn first(self, part: u64) -> u64 {
+        (u128::from(part) * u128::from(self.all) / u128::from(self.parts.max(1))) as u64
+    }
+
+    /// The rows of the smallest part; others have one more at most.
+    pub fn least(self) -> u64 {
+        self.all.checked_div(self.parts).unwrap_or(0)
+    }
+
+    /// The rows of the largest part.
+    pub fn most(self) -> u64 {
+        if self.is_even() { self.least() } else { self.least() + 1 }
+    }
+
+    /// Whether all parts have as many rows.
+    pub fn is_even(self) -> bool {
+        self.parts > 0 && self.all.is_multiple_of(self.parts)
+    }
+
+    /// Of a size, which is so many times as many as there are rows, what so many rows have.
+    pub fn of(self, size: u64, rows: u64) -> Option<u64> {
+        (size > 0 && rows > 0 && self.all > 0 && size.is_multiple_of(self.all)).then(|| size / self.all * rows)
+    }
+}
+
+/// The request of one of several parts of the rows.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Part {
-    /// The same for each part.
+    /// Of the parts that have the fewest rows.
     pub request: KernelRequest,
+    /// Of those that have one row more, where there are such parts.
+    pub larger: Option<KernelRequest>,
+    /// How often each part is a call: for as many parts of the part, one behind the other.
+    pub calls: u64,
     /// For each argument of the whole request, inputs before outputs: whether part number `p` has part number `p` of its bytes. Other inputs
     /// it has whole. A result that is not cut is a sum over the rows.
     pub cut: Vec<bool>,
@@ -22,10 +75,10 @@ pub struct Part {
     pub sums: Option<Sums>,
 }
 
-/// Partial sums over the rows. Parts come in order: part number `p` of `parts` has number `p * count / parts` of them as its result.
+/// Partial sums over the rows. Calls come in order: call number `c` of `calls` has number `c * count / calls` of them as its result.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sums {
-    /// How many there are; it divides the number of parts.
+    /// How many there are; it divides the number of all calls.
     pub count: u64,
     /// Bytes of all of them.
     pub bytes: u64,
@@ -36,27 +89,44 @@ pub struct Sums {
 }
 
 impl KernelRequest {
-    /// The request of one of `parts` equal parts. None where rows cannot be divided so, or where results depend on several of them. All
+    /// The request of one of several parts. None where rows cannot be divided so, or where results depend on several of them. All
     /// results are cut: how sums are made up of parts, a library knows.
-    pub fn part(&self, parts: u64) -> Option<Part> {
-        if parts < 2 {
+    pub fn part(&self, rows: Rows) -> Option<Part> {
+        if rows.parts < 2 {
             return None;
         }
-        let divided = |size: u64| (size > 0 && size.is_multiple_of(parts)).then(|| size / parts);
+        let of = |count: u64| self.scaled(&|size| rows.of(size, count));
+        let (request, cut) = of(rows.least())?;
+        let larger = if rows.is_even() { None } else { Some(of(rows.most()).filter(|(_, other)| *other == cut)?.0) };
+        Some(Part { request, larger, calls: 1, cut, sums: None })
+    }
+
+    /// How many rows there are: a number that divides every size along which parts are cut. None where there are no parts.
+    pub fn rows(&self) -> Option<u64> {
+        let all = Cell::new(0);
+        self.scaled(&|size| {
+            all.set(greatest_divisor(all.get(), size));
+            (size > 0).then_some(size)
+        })?;
+        Some(all.get()).filter(|all| *all > 0)
+    }
+
+    /// The request with other sizes where it is cut along its rows, and which of its arguments are cut.
+    fn scaled(&self, divided: &dyn Fn(u64) -> Option<u64>) -> Option<(KernelRequest, Vec<bool>)> {
         let images = |spec: &ConvSpec| Some(ConvSpec { batch: divided(spec.batch)?, ..*spec });
         let pooled = |spec: &PoolSpec| Some(PoolSpec { batch: divided(spec.batch)?, ..*spec });
-        let all = |request: KernelRequest, arguments: usize| Part::of_rows(request, vec![true; arguments]);
+        let all = |request: KernelRequest, arguments: usize| part_of(request, vec![true; arguments]);
         Some(match self {
             KernelRequest::Expr { expr, shape, operands } => {
                 let axis = shape.iter().position(|size| *size != 1)?;
-                let (operands, mut cut) = operands_of(operands, shape, axis, parts)?;
+                let (operands, mut cut) = operands_of(operands, shape, axis, divided)?;
                 cut.extend(vec![true; expr.outputs().len()]);
-                Part::of_rows(KernelRequest::Expr { expr: expr.clone(), shape: along(shape, axis, parts)?, operands }, cut)
+                part_of(KernelRequest::Expr { expr: expr.clone(), shape: along(shape, axis, divided)?, operands }, cut)
             }
             KernelRequest::Anchor { anchor, epilogue, pooling } => {
                 let (part, mut cut) = match anchor {
                     Anchor::Product(data_type, spec) => {
-                        let (spec, cut) = product(spec, parts)?;
+                        let (spec, cut) = product(spec, divided)?;
                         (Anchor::Product(*data_type, spec), cut.to_vec())
                     }
                     Anchor::Conv(spec) => (Anchor::Conv(images(spec)?), vec![true, false]),
@@ -66,7 +136,7 @@ impl KernelRequest {
                 let mut results = 1;
                 let epilogue = match epilogue {
                     Some(Epilogue { expr, operands }) => {
-                        let (operands, others) = operands_of(operands, &anchor.shape()?, 0, parts)?;
+                        let (operands, others) = operands_of(operands, &anchor.shape()?, 0, divided)?;
                         cut.extend(others);
                         results = expr.outputs().len();
                         Some(Epilogue { expr: expr.clone(), operands })
@@ -81,10 +151,10 @@ impl KernelRequest {
                     None => None,
                 };
                 cut.extend(vec![true; results]);
-                Part::of_rows(KernelRequest::Anchor { anchor: part, epilogue, pooling }, cut)
+                part_of(KernelRequest::Anchor { anchor: part, epilogue, pooling }, cut)
             }
             KernelRequest::DepthwiseConvBackpropInput(spec) => {
-                Part::of_rows(KernelRequest::DepthwiseConvBackpropInput(images(spec)?), vec![false, true, true])
+                part_of(KernelRequest::DepthwiseConvBackpropInput(images(spec)?), vec![false, true, true])
             }
             KernelRequest::MaxPool(pooling) => {
                 let part = Pooling { spec: pooled(&pooling.spec)?, ..*pooling };
@@ -108,35 +178,44 @@ impl KernelRequest {
                 all(KernelRequest::Nn(Nn::CrossEntropy { data_type, label_type, batch, classes }), 4)
             }
             KernelRequest::Movement { element, movement } => {
-                let (movement, cut) = moved(movement, parts)?;
-                Part::of_rows(KernelRequest::Movement { element: *element, movement }, cut)
+                let (movement, cut) = moved(movement, divided)?;
+                part_of(KernelRequest::Movement { element: *element, movement }, cut)
             }
             _ => return None,
         })
     }
 }
 
-impl Part {
-    /// Of a request whose results have rows.
-    fn of_rows(request: KernelRequest, cut: Vec<bool>) -> Part {
-        Part { request, cut, sums: None }
-    }
+/// A function of sizes.
+type Scale<'a> = &'a dyn Fn(u64) -> Option<u64>;
+
+fn part_of(request: KernelRequest, cut: Vec<bool>) -> (KernelRequest, Vec<bool>) {
+    (request, cut)
 }
 
-/// A shape with one of so many parts of an axis.
-fn along(shape: &[u64], axis: usize, parts: u64) -> Option<Vec<u64>> {
+/// Of two numbers; of 0 and another one, that.
+fn greatest_divisor(one: u64, other: u64) -> u64 {
+    let (mut one, mut other) = (one, other);
+    while other > 0 {
+        (one, other) = (other, one % other);
+    }
+    one
+}
+
+/// A shape with a part of an axis.
+fn along(shape: &[u64], axis: usize, divided: Scale<'_>) -> Option<Vec<u64>> {
     let mut shape = shape.to_vec();
-    let size = shape.get_mut(axis).filter(|size| **size > 0 && size.is_multiple_of(parts))?;
-    *size /= parts;
+    let size = shape.get_mut(axis)?;
+    *size = divided(*size)?;
     Some(shape)
 }
 
 /// Operands that broadcast to a shape which is cut along its first axis of more than one element, and whether they are cut, too.
-fn operands_of(operands: &[Vec<u64>], shape: &[u64], axis: usize, parts: u64) -> Option<(Vec<Vec<u64>>, Vec<bool>)> {
+fn operands_of(operands: &[Vec<u64>], shape: &[u64], axis: usize, divided: Scale<'_>) -> Option<(Vec<Vec<u64>>, Vec<bool>)> {
     let part = |operand: &Vec<u64>| {
         let own = (axis + operand.len()).checked_sub(shape.len());
         match own.filter(|own| operand[*own] == shape[axis]) {
-            Some(own) => Some((along(operand, own, parts)?, true)),
+            Some(own) => Some((along(operand, own, divided)?, true)),
             None => Some((operand.clone(), false)),
         }
     };
@@ -148,23 +227,22 @@ fn results_of(pooling: &Pooling) -> usize {
 }
 
 /// A part of several products, or of the rows of one, and whether A, B and C are cut.
-fn product(spec: &ProductSpec, parts: u64) -> Option<(ProductSpec, [bool; 2])> {
+fn product(spec: &ProductSpec, divided: Scale<'_>) -> Option<(ProductSpec, [bool; 2])> {
     if spec.batch == 1 && spec.places.is_none() {
-        let is_by_rows = !spec.transpose_a && spec.m > 0 && spec.m.is_multiple_of(parts);
-        return is_by_rows.then_some((ProductSpec { m: spec.m / parts, ..*spec }, [true, false]));
+        let is_by_rows = !spec.transpose_a;
+        return is_by_rows.then(|| Some((ProductSpec { m: divided(spec.m)?, ..*spec }, [true, false])))?;
     }
     let places = spec.places();
     let axis = places.sizes.iter().position(|size| *size != 1)?;
     let mut sizes = places.sizes;
-    sizes[axis] = Some(sizes[axis]).filter(|size| *size > 0 && size.is_multiple_of(parts))? / parts;
-    let part = ProductSpec { batch: spec.batch / parts, places: spec.places.map(|places| Places { sizes, ..places }), ..*spec };
+    sizes[axis] = divided(sizes[axis])?;
+    let part = ProductSpec { batch: divided(spec.batch)?, places: spec.places.map(|places| Places { sizes, ..places }), ..*spec };
     let (whole, one) = (spec.extents().ok()?, part.extents().ok()?);
     // Each part is a run of bytes of its own, or has all of them.
     let is_cut = |argument: usize, distance: u64| match distance {
         0 => (whole[argument] == one[argument]).then_some(false),
         _ => {
-            let is_run =
-                sizes[axis].checked_mul(distance) == Some(one[argument]) && one[argument].checked_mul(parts) == Some(whole[argument]);
+            let is_run = sizes[axis].checked_mul(distance) == Some(one[argument]) && divided(whole[argument]) == Some(one[argument]);
             is_run.then_some(true)
         }
     };
@@ -173,34 +251,34 @@ fn product(spec: &ProductSpec, parts: u64) -> Option<(ProductSpec, [bool; 2])> {
 }
 
 /// Rows that are moved whole, or elements within them.
-fn moved(movement: &Movement, parts: u64) -> Option<(Movement, Vec<bool>)> {
+fn moved(movement: &Movement, divided: Scale<'_>) -> Option<(Movement, Vec<bool>)> {
     Some(match movement {
         Movement::BroadcastTo { from, to } => {
             let is_cut = from.len() == to.len() && from.first() == to.first();
-            let from = if is_cut { along(from, 0, parts)? } else { from.clone() };
-            (Movement::BroadcastTo { from, to: along(to, 0, parts)? }, vec![is_cut, true])
+            let from = if is_cut { along(from, 0, divided)? } else { from.clone() };
+            (Movement::BroadcastTo { from, to: along(to, 0, divided)? }, vec![is_cut, true])
         }
         Movement::Concat { shapes, axis } if *axis > 0 => {
-            let shapes: Vec<Vec<u64>> = shapes.iter().map(|shape| along(shape, 0, parts)).collect::<Option<_>>()?;
+            let shapes: Vec<Vec<u64>> = shapes.iter().map(|shape| along(shape, 0, divided)).collect::<Option<_>>()?;
             let cut = vec![true; shapes.len() + 1];
             (Movement::Concat { shapes, axis: *axis }, cut)
         }
         Movement::Pad { shape, paddings, value } if paddings.first() == Some(&(0, 0)) => {
             let cut = if value.is_some() { vec![true, true] } else { vec![true, false, true] };
-            (Movement::Pad { shape: along(shape, 0, parts)?, paddings: paddings.clone(), value: value.clone() }, cut)
+            (Movement::Pad { shape: along(shape, 0, divided)?, paddings: paddings.clone(), value: value.clone() }, cut)
         }
         Movement::Pick { shape, picks } if picks.first() == Some(&Pick::All) => {
-            (Movement::Pick { shape: along(shape, 0, parts)?, picks: picks.clone() }, vec![true; 2])
+            (Movement::Pick { shape: along(shape, 0, divided)?, picks: picks.clone() }, vec![true; 2])
         }
         Movement::Slice { shape, begin, sizes } if begin.first() == Some(&0) && sizes.first() == shape.first() => {
-            let (shape, sizes) = (along(shape, 0, parts)?, along(sizes, 0, parts)?);
+            let (shape, sizes) = (along(shape, 0, divided)?, along(sizes, 0, divided)?);
             (Movement::Slice { shape, begin: begin.clone(), sizes }, vec![true; 2])
         }
         Movement::Split { shape, axis, sizes } if *axis > 0 => {
-            (Movement::Split { shape: along(shape, 0, parts)?, axis: *axis, sizes: sizes.clone() }, vec![true; 1 + sizes.len()])
+            (Movement::Split { shape: along(shape, 0, divided)?, axis: *axis, sizes: sizes.clone() }, vec![true; 1 + sizes.len()])
         }
         Movement::Transpose { shape, perm } if perm.first() == Some(&0) => {
-            (Movement::Transpose { shape: along(shape, 0, parts)?, perm: perm.clone() }, vec![true; 2])
+            (Movement::Transpose { shape: along(shape, 0, divided)?, perm: perm.clone() }, vec![true; 2])
         }
         _ => return None,
     })

@@ -119,6 +119,16 @@ impl std::fmt::Debug for Code {
     }
 }
 
+/// The first image of a part: where parts begin of which there are half as many, parts of these begin.
+fn images(batch: usize, parts: usize, number: usize) -> usize {
+    (number as u128 * batch as u128 / parts.max(1) as u128) as usize
+}
+
+/// The largest power of two that is not above a number; 1 at least.
+fn power(number: usize) -> usize {
+    1 << number.checked_ilog2().unwrap_or(0)
+}
+
 /// Into how many parts images are divided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Images {
@@ -164,7 +174,7 @@ pub(super) fn prepare<E: InFloats>(isa: Isa, spec: &ConvSpec, images: Images, un
     let unhindered = units / together.max(1);
     let work = 4e6 / spec.flops().max(1.0);
     let (parts, onto) = match images {
-        Images::AsPays if unhindered < PIECES => (PARTS.min((1.0 / work) as usize).clamp(1, (spec.batch as usize).max(1)), false),
+        Images::AsPays if unhindered < PIECES => (power(PARTS.min((1.0 / work) as usize).min(spec.batch as usize)), false),
         Images::Together | Images::AsPays => (1, false),
         Images::Into { parts, onto } => (parts.max(1), onto),
     };
@@ -234,7 +244,7 @@ impl<E: InFloats> CpuKernel for FilterGradient<E> {
             let (number, piece) = (chunk as usize / self.pieces, chunk as usize % self.pieces);
             let units = part(all_units, self.pieces, piece);
             let size = self.z.taps * self.y.taps * self.x.taps * self.in_c * self.out_c;
-            let images = part(self.batch, self.parts, number);
+            let images = images(self.batch, self.parts, number)..images(self.batch, self.parts, number + 1);
             if let Some(widening) = &self.widening {
                 for unit in units {
                     // SAFETY: the unit's elements are written by this piece only.

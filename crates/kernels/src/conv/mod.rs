@@ -251,7 +251,7 @@ fn filter_gradient(isa: Isa, spec: &ConvSpec, images: Images) -> Result<(u64, Pr
 
 /// As [`conv_backprop_filter`], with the images divided into parts where every piece would else read much for its results: `(parts,
 /// kernel)`. The result is so many filters, which the caller sums over the first axis; the number of parts depends on the sizes and
-/// the instruction set, and is 1 where dividing does not pay. Several parts are floats, whatever the elements are.
+/// the instruction set. It is a power of two, and 1 where dividing does not pay. Several parts are floats, whatever the elements are.
 ///
 /// # Errors
 /// As [`conv_backprop_filter`].
@@ -305,7 +305,8 @@ fn may_unpool(spec: &ConvSpec, pool: &PoolSpec) -> Result<bool> {
     Ok(spec.axes.filled()[0] == WindowAxis::ONE)
 }
 
-/// Into how many parts [`conv_backprop_filter_in_parts`] and [`conv_backprop_filter_unpooled`] divide images; none where they do not answer.
+/// Into how many parts [`conv_backprop_filter_in_parts`] and [`conv_backprop_filter_unpooled`] divide images, a power of two; none where they
+/// do not answer. Part number `p` begins with image `p * batch / parts`, rounded down.
 pub(crate) fn filter_parts(isa: Isa, spec: &ConvSpec, unpool: Option<&PoolSpec>) -> Option<u64> {
     let parts = match unpool {
         Some(pool) => conv_backprop_filter_unpooled_on(isa, *spec, *pool).ok()?.map(|(parts, _)| parts),

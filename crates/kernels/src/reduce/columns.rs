@@ -42,8 +42,8 @@ pub(super) struct Columns<T, F, const N: usize> {
 }
 
 impl<T, F: Fold<T>, const N: usize> Columns<T, F, N> {
-    /// `factor`: the tensor that this is a part of has so many times as many places of kept dimensions. The order of sums is that tensor's.
-    pub(super) fn new(isa: Isa, mut kept: Vec<Dim>, mut reduced: Vec<Dim>, input_len: usize, factor: usize) -> Self {
+    /// `all` and `own`: this is a part of a tensor of so many rows, and has so many of them. The order of sums is that tensor's.
+    pub(super) fn new(isa: Isa, mut kept: Vec<Dim>, mut reduced: Vec<Dim>, input_len: usize, (all, own): (usize, usize)) -> Self {
         let width = kept.pop().map_or(1, |dim| dim.size);
         let inner = reduced.pop().unwrap_or(Dim { size: 1, stride: width });
         let outer_places = places(&reduced);
@@ -52,7 +52,7 @@ impl<T, F: Fold<T>, const N: usize> Columns<T, F, N> {
         // Few results from many rows: the columns are all there is to share out, a cache line of them at least.
         let line = 64 / size;
         let large = count * width * size > (256 << 10);
-        let block = if width > line && places(&kept).saturating_mul(factor) < 8 && large {
+        let block = if width > line && places(&kept).saturating_mul(all) / own.max(1) < 8 && large {
             width.div_ceil(16).next_multiple_of(line).min(MOST_COLUMNS)
         } else {
             width.clamp(1, MOST_COLUMNS)

@@ -43,7 +43,7 @@ pub use top_k::in_top_k;
 /// INVALID_ARGUMENT for an axis outside the rank; UNIMPLEMENTED for other types, and where more than 16 separate groups of
 /// dimensions are reduced.
 pub fn reduce(isa: Isa, op: ReduceOp, data_type: DataType, shape: &[u64], axes: &[usize]) -> Result<Prepared> {
-    of_op(isa, op, data_type, (shape, 1), axes)
+    of_op(isa, op, data_type, (shape, (1, 1)), axes)
 }
 
 /// As [`reduce`], of rows of a tensor of `all` rows: elements are combined in the order of that. The first axis is kept.
@@ -51,13 +51,13 @@ pub fn reduce(isa: Isa, op: ReduceOp, data_type: DataType, shape: &[u64], axes: 
 /// # Errors
 /// As [`reduce`]; INVALID_ARGUMENT where there are not as many rows.
 pub(crate) fn reduce_some(isa: Isa, op: ReduceOp, data_type: DataType, shape: &[u64], axes: &[usize], all: u64) -> Result<Prepared> {
-    let factor = shape.first().filter(|rows| **rows > 0 && all.is_multiple_of(**rows) && !axes.contains(&0)).map(|rows| all / rows);
-    let factor = factor.ok_or_else(|| Error::invalid_argument(format!("{shape:?} as a part of {all} rows")))?;
-    of_op(isa, op, data_type, (shape, factor as usize), axes)
+    let rows = shape.first().copied().filter(|rows| (1..=all).contains(rows) && !axes.contains(&0));
+    let rows = rows.ok_or_else(|| Error::invalid_argument(format!("{shape:?} as a part of {all} rows")))?;
+    of_op(isa, op, data_type, (shape, (all as usize, rows as usize)), axes)
 }
 
-/// A tensor of which there are so many.
-type Of<'a> = (&'a [u64], usize);
+/// A part of a tensor, of whose rows it has so many: all, and its own.
+type Of<'a> = (&'a [u64], (usize, usize));
 
 fn of_op(isa: Isa, op: ReduceOp, data_type: DataType, shape: Of<'_>, axes: &[usize]) -> Result<Prepared> {
     match op {
@@ -88,7 +88,7 @@ pub fn squares(isa: Isa, data_type: DataType, shape: &[u64], axes: &[usize]) -> 
     of_type!(
         data_type,
         [Float, Double],
-        T => prepare::<T, fold::HalfSquares, { lanes(<T as Element>::TYPE) }>(isa, data_type, (shape, 1), axes),
+        T => prepare::<T, fold::HalfSquares, { lanes(<T as Element>::TYPE) }>(isa, data_type, (shape, (1, 1)), axes),
         _ => Err(Error::unimplemented(format!("L2Loss of {data_type}"))),
     )
 }
@@ -118,7 +118,7 @@ where
     )
 }
 
-fn prepare<T, F, const N: usize>(isa: Isa, data_type: DataType, (shape, factor): Of<'_>, axes: &[usize]) -> Result<Prepared>
+fn prepare<T, F, const N: usize>(isa: Isa, data_type: DataType, (shape, part): Of<'_>, axes: &[usize]) -> Result<Prepared>
 where
     T: Copy + Send + Sync + std::fmt::Debug + 'static,
     F: Fold<T>,
@@ -131,7 +131,7 @@ where
         let kernel = Rows::<T, F, N>::new(isa, dims.kept, dims.reduced, len);
         (kernel.pieces(), Arc::new(kernel))
     } else {
-        let kernel = Columns::<T, F, N>::new(isa, dims.kept, dims.reduced, len, factor);
+        let kernel = Columns::<T, F, N>::new(isa, dims.kept, dims.reduced, len, part);
         (kernel.pieces(), Arc::new(kernel))
     };
     Ok(Prepared { chunks, scratch: 0, per_worker: 0, cost, in_place: Vec::new(), kernel })

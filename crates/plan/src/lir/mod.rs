@@ -25,7 +25,7 @@ use plimsoll_request::anchor::Anchor;
 use plimsoll_request::expr::Expr;
 
 pub(crate) use self::ids::{CallId, ConstantId, FeedId, FetchId, RegionId, ValueId, VariableId, WorkId};
-pub(crate) use self::parts::{PartArg, PartOf, PartStep, Parts, When};
+pub(crate) use self::parts::{PartArg, PartCall, PartCut, PartOf, PartStep, Parts, When};
 pub(crate) use self::region::{Region, Trips};
 use crate::plan::{DeviceId, PlanCall, PlanConstant, PlanFeed, PlanFetch, PlanVariable, Softened};
 use crate::prepare::Prepare;

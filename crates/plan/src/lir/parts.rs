@@ -3,15 +3,16 @@
 
 use plimsoll_device::KernelCall;
 use plimsoll_graph::NodeId;
+use plimsoll_request::Rows;
 
-/// A chain of kernels that runs once for each of so many equal parts of the rows. Places in its scratch are counted from the beginning of
+/// A chain of kernels that runs once for each part of the rows. Places in its scratch are counted from the beginning of
 /// that.
 #[derive(Clone, Debug)]
 pub(crate) struct Parts {
-    pub count: u64,
+    pub rows: Rows,
     /// Those before the first part, then those of each part, then those behind the last part; each in their order.
     pub steps: Vec<PartStep>,
-    /// What is between steps, of one part, or of all where steps have slices of it: where it is in the scratch, and its bytes.
+    /// What is between steps, of the largest part, or of all where steps have slices of it: where it is in the scratch, and its bytes.
     pub between: Vec<(u64, u64)>,
     /// Bytes of scratch in all.
     pub scratch: u64,
@@ -23,6 +24,10 @@ pub(crate) struct Parts {
 #[derive(Clone, Debug)]
 pub(crate) struct PartStep {
     pub call: KernelCall,
+    /// For what has a row more than the fewest, with the predicted seconds of a call.
+    pub larger: Option<(KernelCall, f64)>,
+    /// How often it is called for each part: for as many parts of the part, one behind the other.
+    pub calls: u64,
     pub args: Vec<PartArg>,
     /// The nodes that it does, the one that it is named after first.
     pub nodes: Vec<NodeId>,
@@ -48,9 +53,25 @@ pub(crate) enum When {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PartArg {
     pub of: PartOf,
-    /// A divisor of the number of parts: the argument is one of so many equal slices. Part `p` of `count` has slice number
-    /// `p * slices / count`. Of 1 slice it is all.
-    pub slices: u64,
+    pub cut: PartCut,
+}
+
+/// Which of an argument's bytes a call has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PartCut {
+    /// All.
+    Whole,
+    /// Those of its rows. What is between steps has the rows of a part, others have all.
+    Rows,
+    /// One of so many equal slices, a divisor of the number of calls: call `c` of `calls` has slice number `c * slices / calls`.
+    Slices(u64),
+}
+
+/// A call of a step: its number in the part, and the part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PartCall {
+    pub part: u64,
+    pub number: u64,
 }
 
 /// What an argument of a step is, or is a slice of.
@@ -67,21 +88,68 @@ pub(crate) enum PartOf {
 impl PartArg {
     /// All of it.
     pub fn whole(of: PartOf) -> PartArg {
-        PartArg { of, slices: 1 }
+        PartArg { of, cut: PartCut::Whole }
     }
 
-    /// Where the slice of a part of so many begins in so many bytes, and its own bytes. None where there are no such slices.
-    pub fn slice(self, bytes: u64, part: u64, parts: u64) -> Option<(u64, u64)> {
-        let is_divided = self.slices > 0 && parts.is_multiple_of(self.slices) && bytes.is_multiple_of(self.slices);
-        let (each, number) = is_divided.then(|| (bytes / self.slices, part / (parts / self.slices).max(1)))?;
-        Some((number * each, each))
+    /// Of so many equal slices.
+    pub fn slices(of: PartOf, slices: u64) -> PartArg {
+        PartArg { of, cut: PartCut::Slices(slices) }
+    }
+
+    /// Of the rows.
+    pub fn rows(of: PartOf) -> PartArg {
+        PartArg { of, cut: PartCut::Rows }
+    }
+}
+
+impl PartStep {
+    /// The parts of which each is a call.
+    pub fn pieces(&self, rows: Rows) -> Rows {
+        rows.times(self.calls.max(1)).unwrap_or(rows)
+    }
+
+    /// The kernel of a call, and its predicted seconds.
+    pub fn kernel(&self, rows: Rows, at: PartCall) -> (&KernelCall, f64) {
+        match &self.larger {
+            Some((call, seconds)) if self.when == When::Each && self.range(rows, at).1 > self.pieces(rows).least() => (call, *seconds),
+            _ => (&self.call, self.seconds),
+        }
+    }
+
+    /// The first row of a call, and how many it has.
+    fn range(&self, rows: Rows, at: PartCall) -> (u64, u64) {
+        let (pieces, piece) = (self.pieces(rows), at.part * self.calls.max(1) + at.number);
+        let first = pieces.first(piece);
+        (first, pieces.first(piece + 1) - first)
+    }
+
+    /// Where what a call has of an argument begins in so many bytes, and its own bytes. None where there are no such slices or rows.
+    pub fn slice(&self, rows: Rows, arg: PartArg, bytes: u64, at: PartCall) -> Option<(u64, u64)> {
+        let calls = rows.parts.checked_mul(self.calls)?;
+        match arg.cut {
+            PartCut::Whole => Some((0, bytes)),
+            PartCut::Slices(slices) => {
+                let is_divided = slices > 0 && calls.is_multiple_of(slices) && bytes.is_multiple_of(slices);
+                let (each, call) = is_divided.then(|| (bytes / slices, at.part * self.calls + at.number))?;
+                Some((call / (calls / slices).max(1) * each, each))
+            }
+            PartCut::Rows => {
+                let (first, own) = self.range(rows, at);
+                let (all, before) = match arg.of {
+                    PartOf::Between(_) => (rows.most(), rows.first(at.part)),
+                    PartOf::Input(_) | PartOf::Output(_) => (rows.all, 0),
+                };
+                let row = (all > 0 && bytes.is_multiple_of(all)).then(|| bytes / all)?;
+                Some(((first - before) * row, own * row))
+            }
+        }
     }
 }
 
 impl Parts {
     /// Predicted seconds of all parts.
     pub fn seconds(&self) -> f64 {
-        self.calls().map(|(_, step)| step.seconds).sum()
+        self.calls().map(|(at, step)| step.kernel(self.rows, at).1).sum()
     }
 
     /// Whether a step makes what is between steps there: it is the first of them to name it.
@@ -90,11 +158,59 @@ impl Parts {
         self.steps.iter().find(names).is_some_and(|first| std::ptr::eq(first, step))
     }
 
-    /// The calls in their order, each with its part.
-    pub fn calls(&self) -> impl Iterator<Item = (u64, &PartStep)> {
+    /// The calls in their order.
+    pub fn calls(&self) -> impl Iterator<Item = (PartCall, &PartStep)> {
         let of = |when: When| self.steps.iter().filter(move |step| step.when == when);
-        let once = move |when: When| of(when).map(|step| (0, step));
-        let each = (0..self.count).flat_map(move |part| of(When::Each).map(move |step| (part, step)));
-        once(When::Before).chain(each).chain(once(When::Behind))
+        let once = move |when: When| of(when).map(|step| (PartCall { part: 0, number: 0 }, step));
+        let each =
+            move |part: u64| of(When::Each).flat_map(move |step| (0..step.calls).map(move |number| (PartCall { part, number }, step)));
+        once(When::Before).chain((0..self.rows.parts).flat_map(each)).chain(once(When::Behind))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use plimsoll_device::Variant;
+    use plimsoll_request::KernelRequest;
+
+    use super::*;
+
+    fn step(calls: u64) -> PartStep {
+        let call = || KernelCall {
+            request: Arc::new(KernelRequest::Named("nothing".into())),
+            variant: Arc::new(Variant { name: "one".into(), numerics: "one".into(), between: Vec::new(), steps: Vec::new() }),
+            step: 0,
+        };
+        let (larger, seconds) = (Some((call(), 2.0)), 1.0);
+        PartStep { call: call(), larger, calls, args: Vec::new(), nodes: Vec::new(), when: When::Each, scratch: (0, 0, 0), seconds }
+    }
+
+    #[test]
+    fn calls_have_all_rows_and_all_slices_one_behind_the_other() {
+        for (all, parts, calls) in [(8, 8, 1), (40, 8, 2), (37, 4, 4), (41, 8, 1), (16, 16, 1)] {
+            let (rows, step) = (Rows { all, parts }, step(calls));
+            let (mut next, mut between, mut slices) = (0, 0, 0);
+            for at in (0..parts).flat_map(|part| (0..calls).map(move |number| PartCall { part, number })) {
+                let (begin, bytes) = step.slice(rows, PartArg::rows(PartOf::Input(0)), all * 24, at).unwrap();
+                assert_eq!(begin, next);
+                next += bytes;
+                // What is between steps begins anew with each part.
+                between = if at.number == 0 { 0 } else { between };
+                let inside = step.slice(rows, PartArg::rows(PartOf::Between(0)), rows.most() * 24, at).unwrap();
+                assert_eq!(inside, (between, bytes));
+                between += bytes;
+                assert!(between <= rows.most() * 24);
+                assert_eq!(step.slice(rows, PartArg::slices(PartOf::Output(0), parts * calls), parts * calls * 64, at), Some((slices, 64)));
+                slices += 64;
+                let is_larger = bytes / 24 > all / (parts * calls);
+                assert_eq!(step.kernel(rows, at).1, if is_larger { 2.0 } else { 1.0 });
+            }
+            assert_eq!(next, all * 24);
+        }
+        let (rows, at) = (Rows { all: 37, parts: 4 }, PartCall { part: 0, number: 0 });
+        assert_eq!(step(1).slice(rows, PartArg::rows(PartOf::Input(0)), 36, at), None);
+        assert_eq!(step(1).slice(rows, PartArg::slices(PartOf::Input(0), 3), 36, at), None);
     }
 }

@@ -10,7 +10,7 @@ use plimsoll_graph::id::Id;
 use plimsoll_request::expr::{Expr, Instr};
 use serde::Serialize;
 
-use super::{Arg, Home, Lir, PartArg, PartOf, PartStep, RegionId, Trips, Value, ValueId, View, When, Work, WorkId, WorkKind};
+use super::{Arg, Home, Lir, PartArg, PartCut, PartOf, PartStep, RegionId, Trips, Value, ValueId, View, When, Work, WorkId, WorkKind};
 use crate::plan::{DeviceId, PlanCall, SavedTensor, VariableKind};
 
 /// An LIR with what its ids of nodes and devices mean.
@@ -202,7 +202,14 @@ fn kind(work: &Work) -> String {
         },
         WorkKind::Parts(parts) => {
             let arg = |arg: &PartArg| {
-                let slices = if arg.slices == 1 { String::new() } else { format!("/{}", arg.slices) };
+                let slices = match arg.cut {
+                    PartCut::Whole | PartCut::Slices(1) => String::new(),
+                    PartCut::Slices(slices) => format!("/{slices}"),
+                    PartCut::Rows => match arg.of {
+                        PartOf::Between(_) => String::new(),
+                        PartOf::Input(_) | PartOf::Output(_) => format!("/{}", parts.rows.parts),
+                    },
+                };
                 match arg.of {
                     PartOf::Input(index) => format!(" in{index}{slices}"),
                     PartOf::Output(index) => format!(" out{index}{slices}"),
@@ -216,9 +223,11 @@ fn kind(work: &Work) -> String {
                     When::Behind => "then ",
                 };
                 let args: String = step.args.iter().map(arg).collect();
-                format!("{when}{} by {} args{args}", json(&*step.call.request), by(&step.call))
+                let times = if step.calls > 1 { format!("{} times ", step.calls) } else { String::new() };
+                format!("{when}{times}{} by {} args{args}", json(&*step.call.request), by(&step.call))
             };
-            format!("{} parts {{ {} }}", parts.count, parts.steps.iter().map(step).collect::<Vec<_>>().join("; "))
+            let of_rows = if parts.rows.is_even() { String::new() } else { format!(" of {} rows", parts.rows.all) };
+            format!("{} parts{of_rows} {{ {} }}", parts.rows.parts, parts.steps.iter().map(step).collect::<Vec<_>>().join("; "))
         }
     }
 }

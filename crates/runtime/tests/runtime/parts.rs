@@ -18,7 +18,10 @@ use proptest::test_runner::{Config, TestRunner};
 use super::lines::{at_every_line, cases, run, session, waves};
 use super::random_graphs::{Made, bits, guarded};
 
-const IMAGES: [u64; 4] = [12, 8, 8, 4];
+/// So many images: what some numbers of parts divide, and what none does.
+fn images() -> impl Strategy<Value = [u64; 4]> {
+    prop_oneof![Just(12), Just(13), Just(16), 5u64..40].prop_map(|images| [images, 8, 8, 4])
+}
 
 /// A layer: its operation and the values that it takes.
 #[derive(Clone, Debug)]
@@ -33,8 +36,8 @@ fn layers() -> impl Strategy<Value = Vec<Layer>> {
     prop::collection::vec(layer, 3..24)
 }
 
-/// All values have the shape of `IMAGES`. Later layers mostly take what came last.
-fn make(layers: &[Layer], kind: VariableKind, device: &str) -> Made {
+/// All values have the shape of the images. Later layers mostly take what came last.
+fn make(layers: &[Layer], images: [u64; 4], kind: VariableKind, device: &str) -> Made {
     let mut b = GraphBuilder::new(Arc::new(Registry::standard(Arc::new(CpuKernels))));
     b.set_variable_kind(kind);
     let x = b.placeholder("x", DataType::Float, PartialShape::unknown()).build().unwrap();
@@ -49,7 +52,7 @@ fn make(layers: &[Layer], kind: VariableKind, device: &str) -> Made {
     });
     b.global_variables_initializer().unwrap();
     for layer in layers {
-        b.device(device, |b| add(b, layer, &variables, &mut values, &mut changes));
+        b.device(device, |b| add(b, (layer, images), &variables, &mut values, &mut changes));
     }
     b.group(&changes, "changes").unwrap();
     let values = values.iter().map(|value| b.graph().tensor_name(*value)).collect();
@@ -63,14 +66,20 @@ fn window(b: &mut GraphBuilder, op: &str, inputs: &[Output], size: Option<i64>) 
     node.build().unwrap()
 }
 
-fn add(b: &mut GraphBuilder, layer: &Layer, variables: &[Variable], values: &mut Vec<Output>, changes: &mut Vec<NodeId>) {
+fn add(
+    b: &mut GraphBuilder,
+    (layer, images): (&Layer, [u64; 4]),
+    variables: &[Variable],
+    values: &mut Vec<Output>,
+    changes: &mut Vec<NodeId>,
+) {
     // The later half of what there is.
     let pick = |at: u16| values[values.len() - 1 - at as usize % values.len().div_ceil(2)];
     let (p, q) = (pick(layer.a), pick(layer.b));
     let one = |b: &mut GraphBuilder, op: &str, inputs: &[Output]| b.op(op).inputs(inputs.iter().copied()).build().unwrap();
     let ints =
         |b: &mut GraphBuilder, values: &[i32]| b.constant(HostTensor::from_slice([values.len() as u64], values).unwrap()).build().unwrap();
-    let shape = IMAGES.map(|size| size as i32);
+    let shape = images.map(|size| size as i32);
     let made = match layer.what {
         0 | 1 => {
             let (filter, row) = (b.read(&variables[0]).unwrap(), b.read(&variables[1]).unwrap());
@@ -103,7 +112,7 @@ fn add(b: &mut GraphBuilder, layer: &Layer, variables: &[Variable], values: &mut
             let matrix = b.reshape(p, &[-1, 4]).build().unwrap();
             let square = b.read(&variables[2]).unwrap();
             let product = b.matmul(matrix, square).build().unwrap();
-            let back = b.reshape(product, &IMAGES.map(|size| size as i64)).build().unwrap();
+            let back = b.reshape(product, &images.map(|size| size as i64)).build().unwrap();
             one(b, "Tanh", &[back])
         }
         9 => {
@@ -119,9 +128,9 @@ fn add(b: &mut GraphBuilder, layer: &Layer, variables: &[Variable], values: &mut
             one(b, "ReluGrad", &[by_input, q])
         }
         11 => {
-            let flat = b.reshape(p, &[IMAGES[0] as i64 * 64, 4]).build().unwrap();
+            let flat = b.reshape(p, &[images[0] as i64 * 64, 4]).build().unwrap();
             let soft = one(b, "Softmax", &[flat]);
-            b.reshape(soft, &IMAGES.map(|size| size as i64)).build().unwrap()
+            b.reshape(soft, &images.map(|size| size as i64)).build().unwrap()
         }
         12 => {
             // Of each image the first columns behind the last ones.
@@ -146,22 +155,24 @@ fn add(b: &mut GraphBuilder, layer: &Layer, variables: &[Variable], values: &mut
 #[test]
 fn parts_hold_at_ten_limits() {
     let mut runner = TestRunner::new(Config { cases: cases(), ..Config::default() });
-    let chains = Cell::new(0);
+    let (chains, uneven) = (Cell::new(0), Cell::new(0));
     runner
-        .run(&(layers(), any::<u16>(), any::<bool>()), |(layers, chosen, resource)| {
+        .run(&(layers(), images(), any::<u16>(), any::<bool>()), |(layers, images, chosen, resource)| {
             let kind = if resource { VariableKind::Resource } else { VariableKind::Reference };
-            let made = make(&layers, kind, "/cpu:0");
+            let made = make(&layers, images, kind, "/cpu:0");
             if made.values.len() < 2 {
                 return Ok(());
             }
-            let x = waves(&IMAGES);
+            let x = waves(&images);
             let fetch = made.values[1 + chosen as usize % (made.values.len() - 1)].clone();
             let (_, _, fitting) = at_every_line(&made, (&x, &fetch), false)?;
+            let of_prime = [13, 17, 19, 23, 29, 31, 37].contains(&images[0]);
             chains.set(chains.get() + fitting.parts.len());
+            uneven.set(uneven.get() + if of_prime { fitting.parts.len() } else { 0 });
             // On a card whose values may wait on the host, too.
             let options = Options::new().intra_op(2);
             let on_host = run(&session(&made, &guarded(&options)), &made, (&x, &fetch)).unwrap();
-            let made = make(&layers, kind, "/gpu:0");
+            let made = make(&layers, images, kind, "/gpu:0");
             let devices = guarded(&options.device_count(DeviceKind::Gpu, 1));
             let low = session(&made, &devices).with_lines(vec![Some(Bytes::ZERO); devices.specs().len()]).unwrap();
             prop_assert_eq!(run(&low, &made, (&x, &fetch)).unwrap(), on_host, "on a card");
@@ -169,6 +180,7 @@ fn parts_hold_at_ten_limits() {
         })
         .unwrap();
     assert!(chains.get() > 0, "no plan has works in parts");
+    assert!(cases() < 20 || uneven.get() > 0, "no plan has works in parts of a prime number of images");
 }
 
 /// Images, something made of them, and its sums: the gradient by a filter, with and without a pooling behind, and that by a row.
@@ -203,12 +215,19 @@ fn sums() -> Made {
 
 #[test]
 fn sums_over_images_are_added_up_part_by_part() {
-    let (made, shape) = (sums(), [16, 32, 32, 8]);
+    for images in [16, 31, 53] {
+        sums_hold(images);
+    }
+}
+
+fn sums_hold(images: u64) {
+    let (made, shape) = (sums(), [images, 32, 32, 8]);
     let (x, fetch) = (waves(&shape), made.values[0].clone());
     let (least, highest, fitting) = at_every_line(&made, (&x, &fetch), false).unwrap();
     // What the sums are of is never there as a whole.
     let image_bytes = Bytes(4 * shape.iter().product::<u64>());
-    assert!(least < image_bytes + image_bytes, "{least}, and {highest} as it is");
+    let room = if images == 16 { Bytes::ZERO } else { Bytes(image_bytes.0 / 8) };
+    assert!(least < image_bytes + image_bytes + room, "{least}, and {highest} as it is");
     let ops: Vec<&str> = fitting.parts.iter().map(|(node, _)| made.graph.node(*node).op.as_str()).collect();
     assert!(ops.contains(&"Conv2DBackpropFilter") && ops.contains(&"BiasAddGrad"), "{ops:?}");
 
@@ -217,7 +236,7 @@ fn sums_over_images_are_added_up_part_by_part() {
     let signature = Signature { feeds: vec![feed], fetches: vec![fetch.clone()], targets: vec!["changes".into()], ..Signature::default() };
     let plain = session(&made, &guarded(&Options::new().intra_op(1)));
     let expected = run(&plain, &made, (&x, &fetch)).unwrap();
-    for threads in 1..=4 {
+    for threads in if images == 16 { 1..=4 } else { 3..=3 } {
         let devices = guarded(&Options::new().intra_op(threads));
         let low = session(&made, &devices).with_lines(vec![Some(Bytes::ZERO); devices.specs().len()]).unwrap();
         assert_eq!(run(&low, &made, (&x, &fetch)).unwrap(), expected, "{threads} threads");

@@ -54,8 +54,14 @@ fn loops() -> impl Strategy<Value = Loops> {
     let odd = (prop::bool::weighted(0.05), prop::bool::weighted(0.1), prop::bool::weighted(0.05));
     // Lists of few iterations take no more than the state and a segment.
     let trips = prop_oneof![1 => 3u64..24, 2 => 24u64..48];
-    (trips, steps(2), steps(1), lists, odd).prop_map(|(trips, forward, back, lists, (changes_between, reads_behind, is_forward))| {
-        Loops { trips, forward, back, lists, changes_between, reads_behind, is_forward }
+    (trips, steps(2), steps(1), lists, odd).prop_map(|(trips, forward, back, lists, (changes_between, reads_behind, is_forward))| Loops {
+        trips,
+        forward,
+        back,
+        lists,
+        changes_between,
+        reads_behind,
+        is_forward,
     })
 }
 

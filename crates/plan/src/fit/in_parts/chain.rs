@@ -9,12 +9,12 @@ use plimsoll_base::Bytes;
 use plimsoll_device::{KernelCall, StepArg, Variant};
 use plimsoll_graph::id::Id;
 use plimsoll_memory::layout::{self, Buffer};
-use plimsoll_request::{KernelRequest, Part, Sums};
+use plimsoll_request::{KernelRequest, Part, Rows, Sums};
 
 use super::units::{Unit, Units, args_of};
 use crate::Request;
 use crate::fit::problem::is_here;
-use crate::lir::{Home, Lir, PartArg, PartOf, PartStep, Parts, ValueId, View, When, Work, WorkId, WorkKind};
+use crate::lir::{Home, Lir, PartArg, PartCut, PartOf, PartStep, Parts, ValueId, View, When, Work, WorkId, WorkKind};
 use crate::prepare::{Prepare, in_ticks};
 
 /// What a chain is made of.
@@ -22,8 +22,8 @@ pub(super) struct Chains<'a> {
     pub request: &'a Request<'a>,
     pub lir: &'a Lir,
     pub units: &'a Units,
-    /// By unit and number of parts: what is known of one part.
-    known: RefCell<HashMap<(usize, u64), Known>>,
+    /// By unit and parts: what is known of a part.
+    known: RefCell<HashMap<(usize, Rows), Known>>,
 }
 
 /// A part of a request; none where it cannot be divided so.
@@ -33,6 +33,10 @@ type Known = Option<Rc<Divided>>;
 struct Divided {
     request: Arc<KernelRequest>,
     variant: Arc<Variant>,
+    /// The same for a part with a row more, where there are such parts.
+    larger: Option<(Arc<KernelRequest>, Arc<Variant>)>,
+    /// Calls for each part.
+    calls: u64,
     /// For each argument, whether the part has a part of it.
     cut: Vec<bool>,
     /// Of a sum over the rows.
@@ -61,7 +65,7 @@ struct Draft {
 struct Making<'a> {
     of: &'a Chains<'a>,
     align: u64,
-    count: u64,
+    rows: Rows,
     inputs: Vec<ValueId>,
     outputs: Vec<ValueId>,
     /// Where values are that have been made.
@@ -78,26 +82,27 @@ impl<'a> Chains<'a> {
         Chains { request, lir, units, known: RefCell::default() }
     }
 
-    /// One of so many parts of a unit, by the fastest variant of the same numerics.
-    fn divided(&self, unit: usize, count: u64) -> Option<Rc<Divided>> {
-        if let Some(known) = self.known.borrow().get(&(unit, count)) {
+    /// A part of a unit, by the fastest variant of the same numerics.
+    fn divided(&self, unit: usize, rows: Rows) -> Option<Rc<Divided>> {
+        if let Some(known) = self.known.borrow().get(&(unit, rows)) {
             return known.clone();
         }
-        let divided = self.divide(&self.units.all[unit], count).map(Rc::new);
-        self.known.borrow_mut().insert((unit, count), divided.clone());
+        let divided = self.divide(&self.units.all[unit], rows).map(Rc::new);
+        self.known.borrow_mut().insert((unit, rows), divided.clone());
         divided
     }
 
-    fn divide(&self, unit: &Unit, count: u64) -> Option<Divided> {
+    fn divide(&self, unit: &Unit, rows: Rows) -> Option<Divided> {
         let device = self.lir.works[*unit.works.first()?].device.index();
         let (spec, library) = (&self.request.devices[device], self.request.libraries[device]);
-        let Part { request, cut, sums } = library.part(spec, &unit.call.request, count)?;
+        let Part { request, larger, calls, cut, sums } = library.part(spec, &unit.call.request, rows)?;
         let seconds = |variant: &Variant| variant.steps.iter().map(|step| self.request.costs.step_seconds(spec, step)).sum::<f64>();
-        let fastest = |request: &KernelRequest| {
+        let fastest_of = |request: &KernelRequest, is_alike: &dyn Fn(&Variant) -> bool| {
             let variants = library.variants(spec, request).ok()?.into_iter();
             let same = variants.filter(|variant| variant.numerics == unit.call.variant.numerics && !variant.steps.is_empty());
-            same.min_by(|one, other| seconds(one).total_cmp(&seconds(other))).map(Arc::new)
+            same.filter(|variant| is_alike(variant)).min_by(|one, other| seconds(one).total_cmp(&seconds(other))).map(Arc::new)
         };
+        let fastest = |request: &KernelRequest| fastest_of(request, &|_| true);
         let once = |request: Option<KernelRequest>| match request {
             None => Some(None),
             Some(request) => {
@@ -109,19 +114,33 @@ impl<'a> Chains<'a> {
             None => None,
             Some(Sums { count, bytes, begin, end }) => Some(DividedSums { count, bytes, begin: once(begin)?, end: once(end)? }),
         };
-        Some(Divided { variant: fastest(&request)?, request: Arc::new(request), cut, sums })
+        let variant = fastest(&request)?;
+        let larger = match larger {
+            None => None,
+            Some(request) => {
+                let other = fastest_of(&request, &|other| are_alike(&variant, other))?;
+                Some((Arc::new(request), other))
+            }
+        };
+        // Steps that are behind one another belong to one call.
+        let is_whole = calls == 1 || variant.steps.len() == 1;
+        is_whole.then_some(Divided { variant, request: Arc::new(request), larger, calls, cut, sums })
     }
 
     /// Units one behind another in so many parts: one work with the results of the last one. Where it stands and what it waits for, its caller
     /// says. None where their rows cannot be divided so, or where another than the last one sums over them.
     pub fn work(&self, units: &[usize], count: u64) -> Option<Work> {
+        self.units.ways(count).find_map(|rows| self.divided_so(units, rows))
+    }
+
+    fn divided_so(&self, units: &[usize], rows: Rows) -> Option<Work> {
         let last = &self.units.all[*units.last()?];
         let root = &self.lir.works[*last.works.last()?];
         let inside: HashSet<ValueId> = units.iter().flat_map(|unit| self.units.all[*unit].writes()).copied().collect();
         let mut making = Making {
             of: self,
             align: self.request.devices[root.device.index()].alignment,
-            count,
+            rows,
             inputs: Vec::new(),
             outputs: last.writes().to_vec(),
             made: HashMap::new(),
@@ -129,8 +148,8 @@ impl<'a> Chains<'a> {
             sums: None,
             drafts: Vec::new(),
         };
-        let cut = &self.divided(*units.last()?, count)?.cut[last.inputs..];
-        if !making.outputs.iter().zip(cut).all(|(output, is_cut)| !is_cut || self.is_divided(*output, count, root)) {
+        let cut = &self.divided(*units.last()?, rows)?.cut[last.inputs..];
+        if !making.outputs.iter().zip(cut).all(|(output, is_cut)| !is_cut || self.is_divided(*output, rows, root)) {
             return None;
         }
         units.iter().try_for_each(|unit| making.add(*unit, &inside))?;
@@ -145,25 +164,33 @@ impl<'a> Chains<'a> {
         Some(Work { kind, nodes, inputs: inputs.iter().map(view).collect(), outputs, prepared, after: Vec::new(), ..root.clone() })
     }
 
-    /// Whether a part of a value begins where a buffer may begin.
-    fn is_divided(&self, value: ValueId, count: u64, root: &Work) -> bool {
+    /// Whether parts of a value begin where buffers may begin.
+    fn is_divided(&self, value: ValueId, rows: Rows, root: &Work) -> bool {
         let align = self.request.devices[root.device.index()].alignment;
         let bytes = self.lir.values[value].bytes;
-        bytes > 0 && bytes.is_multiple_of(count) && (bytes / count).is_multiple_of(align)
+        let row = (bytes > 0 && bytes.is_multiple_of(rows.all)).then(|| bytes / rows.all);
+        let begins = |row: u64| row.is_multiple_of(align) || (1..rows.parts).all(|part| (rows.first(part) * row).is_multiple_of(align));
+        row.is_some_and(begins)
     }
 
     /// Whether a part of a value may be read where that is.
-    fn is_readable(&self, value: ValueId, count: u64, root: &Work) -> bool {
+    fn is_readable(&self, value: ValueId, rows: Rows, root: &Work) -> bool {
         let is_fed = matches!(self.lir.values[value].home, Home::Feed(_)) && self.lir.values[value].device == root.device;
-        (is_fed || is_here(self.lir, value, root.device, self.lir.here())) && self.is_divided(value, count, root)
+        (is_fed || is_here(self.lir, value, root.device, self.lir.here())) && self.is_divided(value, rows, root)
     }
+}
+
+/// Whether two variants have steps with the same arguments.
+fn are_alike(one: &Variant, other: &Variant) -> bool {
+    let args = |variant: &Variant| variant.steps.iter().map(|step| step.args.clone()).collect::<Vec<_>>();
+    one.name == other.name && one.between.len() == other.between.len() && args(one) == args(other)
 }
 
 impl Making<'_> {
     /// Adds the steps of a request. `inside` are the values that the chain makes.
     fn add(&mut self, unit: usize, inside: &HashSet<ValueId>) -> Option<()> {
         let lir = self.of.lir;
-        let divided = self.of.divided(unit, self.count)?;
+        let divided = self.of.divided(unit, self.rows)?;
         let unit = &self.of.units.all[unit];
         let last: WorkId = *unit.works.last()?;
         let root = &lir.works[last];
@@ -171,14 +198,16 @@ impl Making<'_> {
         for (index, (value, is_cut)) in unit.arguments.iter().zip(&divided.cut).enumerate() {
             let is_read = index < unit.inputs;
             places.push(match self.made.get(value) {
+                // Where a call begins within a part, a buffer has to begin.
+                Some(_) if is_read && divided.calls > 1 && !self.has_aligned_rows(*value) => return None,
                 Some(place) if is_read && *is_cut => *place,
                 Some(_) => return None,
                 None if is_read && inside.contains(value) => return None,
-                None if is_read => self.input(*value, *is_cut, root)?,
+                None if is_read => self.input(*value, *is_cut, (divided.calls, root))?,
                 None => match &divided.sums {
-                    Some(sums) if !is_cut => self.sums(sums, *value)?,
+                    Some(sums) if !is_cut => self.sums(sums, *value, divided.calls)?,
                     _ if !is_cut => return None,
-                    _ => self.result(*value),
+                    _ => self.result(*value)?,
                 },
             });
         }
@@ -187,9 +216,16 @@ impl Making<'_> {
             self.draft(call, (Vec::new(), vec![all]), (When::Before, root));
         }
         let first = self.between.len();
-        self.between.extend(&divided.variant.between);
+        let larger = |index: usize| divided.larger.as_ref().map_or(0, |(_, variant)| variant.between[index]);
+        self.between.extend(divided.variant.between.iter().enumerate().map(|(index, bytes)| larger(index).max(*bytes)));
         for number in 0..divided.variant.steps.len() as u32 {
-            let call = KernelCall { request: Arc::clone(&divided.request), variant: Arc::clone(&divided.variant), step: number };
+            let of = |(request, variant): (&Arc<_>, &Arc<_>)| KernelCall {
+                request: Arc::clone(request),
+                variant: Arc::clone(variant),
+                step: number,
+            };
+            let call = of((&divided.request, &divided.variant));
+            let larger = divided.larger.as_ref().map(|(request, variant)| of((request, variant)));
             let (mut args, mut reads, mut writes) = (Vec::new(), Vec::new(), Vec::new());
             for arg in args_of(&call, places.len()) {
                 let (place, is_read) = match arg {
@@ -203,14 +239,16 @@ impl Making<'_> {
                 if is_read { reads.push(place) } else { writes.push(place) }
             }
             let is_made_once = |place: &PartArg| match place.of {
-                PartOf::Input(_) => place.slices == 1,
+                PartOf::Input(_) => place.cut == PartCut::Whole,
                 PartOf::Output(_) => false,
                 PartOf::Between(_) => self.drafts.iter().any(|draft| draft.step.when == When::Before && draft.writes.contains(place)),
             };
             let writes_between = |place: &PartArg| matches!(place.of, PartOf::Between(index) if index >= first) && !places.contains(place);
-            let is_once = reads.iter().all(is_made_once) && writes.iter().all(writes_between);
+            // What is made for parts of several sizes is made for each: its form may depend on them.
+            let is_once = larger.is_none() && reads.iter().all(is_made_once) && writes.iter().all(writes_between);
             let when = if is_once { When::Before } else { When::Each };
-            self.drafts.push(Draft { step: self.step(call, args, (when, root)), reads, writes });
+            let step = PartStep { calls: divided.calls, ..self.step((call, larger), args, (when, root)) };
+            self.drafts.push(Draft { step, reads, writes });
         }
         if let Some(call) = divided.sums.as_ref().and_then(|sums| sums.end.clone()) {
             let all = PartArg::whole(places.last()?.of);
@@ -221,25 +259,33 @@ impl Making<'_> {
 
     /// Adds a step whose arguments are what it reads, then what it writes.
     fn draft(&mut self, call: KernelCall, (reads, writes): (Vec<PartArg>, Vec<PartArg>), at: (When, &Work)) {
-        let step = self.step(call, [&reads[..], &writes[..]].concat(), at);
+        let step = self.step((call, None), [&reads[..], &writes[..]].concat(), at);
         self.drafts.push(Draft { step, reads, writes });
     }
 
-    /// A step of a work. Where its scratch is, is not known yet.
-    fn step(&self, call: KernelCall, args: Vec<PartArg>, (when, root): (When, &Work)) -> PartStep {
+    /// A step of a work, with its kernels for the smaller parts and for the larger ones. Where its scratch is, is not known yet.
+    fn step(&self, (call, larger): (KernelCall, Option<KernelCall>), args: Vec<PartArg>, (when, root): (When, &Work)) -> PartStep {
         let request = self.of.request;
-        let (spec, step) = (&request.devices[root.device.index()], call.step());
-        let (slices, bytes) = step.worker_slices(spec.threads, spec.alignment);
-        let scratch = (0, spec.slot(Bytes(step.scratch)).0, bytes.saturating_mul(u64::from(slices)));
-        let seconds = in_ticks(request.costs.step_seconds(spec, step));
-        PartStep { call, args, nodes: root.nodes.clone(), when, scratch, seconds }
+        let spec = &request.devices[root.device.index()];
+        let of = |call: &KernelCall| {
+            let (slices, bytes) = call.step().worker_slices(spec.threads, spec.alignment);
+            let shared = spec.slot(Bytes(call.step().scratch)).0;
+            (shared, bytes.saturating_mul(u64::from(slices)), in_ticks(request.costs.step_seconds(spec, call.step())))
+        };
+        let (mut shared, mut slices, seconds) = of(&call);
+        let larger = larger.map(|call| {
+            let (own, of_threads, seconds) = of(&call);
+            (shared, slices) = (shared.max(own), slices.max(of_threads));
+            (call, seconds)
+        });
+        PartStep { call, larger, calls: 1, args, nodes: root.nodes.clone(), when, scratch: (0, shared, slices), seconds }
     }
 
     /// The sums in the place of a value: the only result of the chain.
-    fn sums(&mut self, sums: &DividedSums, value: ValueId) -> Option<PartArg> {
+    fn sums(&mut self, sums: &DividedSums, value: ValueId, calls: u64) -> Option<PartArg> {
         let (bytes, count) = (sums.bytes, sums.count.max(1));
         let is_divided = bytes.is_multiple_of(count) && (count == 1 || (bytes / count).is_multiple_of(self.align));
-        if self.outputs != [value] || !is_divided || !self.count.is_multiple_of(count) {
+        if self.outputs != [value] || !is_divided || !self.rows.parts.checked_mul(calls)?.is_multiple_of(count) {
             return None;
         }
         let of = match sums.end {
@@ -251,12 +297,12 @@ impl Making<'_> {
                 PartOf::Between(self.between.len() - 1)
             }
         };
-        Some(PartArg { of, slices: count })
+        Some(PartArg::slices(of, count))
     }
 
     /// A value from outside.
-    fn input(&mut self, value: ValueId, is_cut: bool, root: &Work) -> Option<PartArg> {
-        if is_cut && !self.of.is_readable(value, self.count, root) {
+    fn input(&mut self, value: ValueId, is_cut: bool, (calls, root): (u64, &Work)) -> Option<PartArg> {
+        if is_cut && !self.of.is_readable(value, self.rows.times(calls)?, root) {
             return None;
         }
         let known = self.inputs.iter().position(|input| *input == value);
@@ -264,20 +310,29 @@ impl Making<'_> {
             self.inputs.push(value);
             self.inputs.len() - 1
         });
-        Some(PartArg { of: PartOf::Input(index), slices: if is_cut { self.count } else { 1 } })
+        let of = PartOf::Input(index);
+        Some(if is_cut { PartArg::rows(of) } else { PartArg::whole(of) })
     }
 
-    /// A value that the chain makes.
-    fn result(&mut self, value: ValueId) -> PartArg {
+    /// Whether each row of a value has as many bytes as a buffer may.
+    fn has_aligned_rows(&self, value: ValueId) -> bool {
+        let bytes = self.of.lir.values[value].bytes;
+        bytes.is_multiple_of(self.rows.all) && (bytes / self.rows.all).is_multiple_of(self.align)
+    }
+
+    /// A value that the chain makes. None where its rows have no whole number of bytes.
+    fn result(&mut self, value: ValueId) -> Option<PartArg> {
         let place = match self.outputs.iter().position(|output| *output == value) {
-            Some(index) => PartArg { of: PartOf::Output(index), slices: self.count },
+            Some(index) => PartArg::rows(PartOf::Output(index)),
             None => {
-                self.between.push(self.of.lir.values[value].bytes / self.count);
-                PartArg::whole(PartOf::Between(self.between.len() - 1))
+                let bytes = self.of.lir.values[value].bytes;
+                let row = bytes.is_multiple_of(self.rows.all).then(|| bytes / self.rows.all)?;
+                self.between.push(row.checked_mul(self.rows.most())?);
+                PartArg::rows(PartOf::Between(self.between.len() - 1))
             }
         };
         self.made.insert(value, place);
-        place
+        Some(place)
     }
 
     /// Packs what is between the steps, and their scratch.
@@ -307,18 +362,18 @@ impl Making<'_> {
         let in_place = self.in_place();
         let between = packed.offsets.iter().copied().zip(self.between).collect();
         let scratch = Bytes(packed.peak).round_up(align).0;
-        Some(Parts { count: self.count, steps: self.drafts.into_iter().map(|draft| draft.step).collect(), between, scratch, in_place })
+        Some(Parts { rows: self.rows, steps: self.drafts.into_iter().map(|draft| draft.step).collect(), between, scratch, in_place })
     }
 
     /// The outputs that may be written where an input lies: nothing reads the part's bytes of that behind their writer.
     fn in_place(&self) -> Vec<(usize, usize)> {
         let mut pairs = Vec::new();
         for (output, result) in self.outputs.iter().enumerate() {
-            let to = PartArg { of: PartOf::Output(output), slices: self.count };
+            let to = PartArg::rows(PartOf::Output(output));
             let writes = |draft: &Draft| draft.writes.contains(&to);
             let Some(writer) = self.drafts.iter().position(writes) else { continue };
             for (index, value) in self.inputs.iter().enumerate() {
-                let from = PartArg { of: PartOf::Input(index), slices: self.count };
+                let from = PartArg::rows(PartOf::Input(index));
                 let reads = |draft: &Draft| draft.reads.iter().any(|read| read.of == from.of);
                 let is_cut = self.drafts.iter().all(|draft| draft.reads.iter().all(|read| read.of != from.of || *read == from));
                 let bytes = |value: ValueId| self.of.lir.values[value].bytes;
@@ -328,7 +383,9 @@ impl Making<'_> {
                     let read = draft.reads.iter().position(|read| *read == from);
                     let written = draft.writes.iter().position(|write| *write == to);
                     let once = draft.reads.iter().filter(|read| **read == from).count() == 1;
-                    once && read.zip(written).is_some_and(|pair| draft.step.call.step().in_place.contains(&pair))
+                    let larger = draft.step.larger.as_ref().map(|(call, _)| call);
+                    let mut calls = std::iter::once(&draft.step.call).chain(larger);
+                    once && read.zip(written).is_some_and(|pair| calls.all(|call| call.step().in_place.contains(&pair)))
                 };
                 if is_cut && bytes(*value) == bytes(*result) && last.is_some_and(|last| last < writer || (last == writer && may())) {
                     pairs.push((index, output));

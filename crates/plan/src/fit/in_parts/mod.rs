@@ -26,7 +26,7 @@ use crate::lir::{Lir, ValueId, Work, WorkId};
 use crate::plan::DeviceId;
 
 /// So many times works are put together.
-const MOST_JOINS: usize = 96;
+const MOST_JOINS: usize = 512;
 
 /// So many requests are one work at most.
 const MOST_UNITS: usize = 48;
@@ -232,8 +232,13 @@ impl<'a> Joins<'a> {
             false => (self.needed(taken, makes), of.own.clone(), replaced.clone()),
         };
         let units: Vec<usize> = self.in_order(units.into_iter().chain(of.units.iter().copied()), *of.units.last()?);
-        let count = of.count().max(taken.count()).max(1);
-        (units.len() <= MOST_UNITS).then(|| self.in_parts(units, own, count)).flatten().map(|joined| (replaced, joined))
+        if units.len() > MOST_UNITS {
+            return None;
+        }
+        // Sums over the rows may not have as many parts as what comes before them.
+        let most = of.count().max(taken.count()).max(1);
+        let joined = self.in_parts(units.clone(), own.clone(), most).or_else(|| self.in_parts(units, own, 1).filter(|_| most > 1))?;
+        Some((replaced, joined))
     }
 
     /// Units in at least so many parts. Of all numbers of parts one divides the other: so a part is never read that is some of one part and some

@@ -1,12 +1,12 @@
 //! What of a region may be done part by part: requests whose rows do not depend on each other, with all steps of their variants.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use plimsoll_device::{KernelCall, StepArg, Variant};
 use plimsoll_graph::IdVec;
 use plimsoll_graph::id::Id;
-use plimsoll_request::Part;
+use plimsoll_request::{Part, Rows};
 
 use crate::Request;
 use crate::fit::problem::is_here;
@@ -14,7 +14,7 @@ use crate::lir::{Arg, Lir, ValueId, Work, WorkId, WorkKind};
 use crate::plan::DeviceId;
 
 /// Numbers of parts, the first choice first. More parts take less memory and more time.
-pub(super) const COUNTS: &[u64] = &[8, 16, 32, 64, 4, 12, 6, 10, 5, 3, 2];
+pub(super) const COUNTS: &[u64] = &[8, 16, 32, 4, 12, 6, 10, 5, 3, 2];
 
 /// A request on the device, with the works that are the steps of its variant.
 pub(super) struct Unit {
@@ -48,16 +48,18 @@ pub(in crate::fit) struct Units {
     pub(super) all: Vec<Unit>,
     /// By work: its unit.
     pub(super) of: IdVec<WorkId, Option<usize>>,
+    /// The rows of the batch: most of what works touch has them, or a multiple of them.
+    batch: Option<u64>,
 }
 
 impl Units {
     pub fn new(request: &Request<'_>, lir: &Lir, device: DeviceId) -> Units {
-        let mut units = Units { all: Vec::new(), of: IdVec::filled(None, lir.works.len()) };
+        let batch = batch(request, lir, device);
+        let mut units = Units { all: Vec::new(), of: IdVec::filled(None, lir.works.len()), batch };
         let is_here = |value: &ValueId| is_here(lir, *value, device, lir.here());
         let mut steps: HashMap<*const Variant, Vec<WorkId>> = HashMap::new();
         for (id, work) in lir.all() {
-            let is_plain = work.device == device && work.guard.is_none() && !work.is_beside && !work.can_fail();
-            let Some((call, _)) = is_plain.then(|| call(work)).flatten() else { continue };
+            let Some((call, _)) = is_plain(work, device).then(|| call(work)).flatten() else { continue };
             if work.outputs.is_empty() || !work.outputs.iter().all(is_here) {
                 continue;
             }
@@ -67,7 +69,7 @@ impl Units {
                 continue;
             }
             let works = std::mem::take(works);
-            if let Some(unit) = unit(request, lir, device, works, call) {
+            if let Some(unit) = units.unit(request, lir, device, works, call) {
                 unit.works.iter().for_each(|work| units.of[*work] = Some(units.all.len()));
                 units.all.push(unit);
             }
@@ -87,10 +89,66 @@ impl Units {
         unit.is_some_and(|unit| unit.writes().iter().zip(&unit.cut[unit.inputs..]).all(|(made, is_cut)| *made != value || *is_cut))
     }
 
+    /// How rows are divided into so many parts, the first choice first. Where parts are not equal, parts of one number begin where those of
+    /// another one do: both are powers of two.
+    pub(super) fn ways(&self, count: u64) -> impl Iterator<Item = Rows> + use<> {
+        let of_batch = self.batch.map(|all| Rows { all, parts: count });
+        let of_batch = of_batch.filter(|rows| rows.is_even() || (count.is_power_of_two() && count <= rows.all));
+        let is_even = self.batch.is_none_or(|all| all.is_multiple_of(count));
+        of_batch.into_iter().chain(is_even.then(|| Rows::equal(count)))
+    }
+
+    /// A request from the works that are its steps; none where its device does not divide it.
+    fn unit(&self, request: &Request<'_>, lir: &Lir, device: DeviceId, works: Vec<WorkId>, first: &KernelCall) -> Option<Unit> {
+        let (spec, library) = (&request.devices[device.index()], request.libraries[device.index()]);
+        let ways = COUNTS.iter().flat_map(|count| self.ways(*count));
+        let parts: Vec<Part> = ways.filter_map(|rows| library.part(spec, &first.request, rows)).collect();
+        let mut cut = parts.first()?.cut.clone();
+        parts.iter().for_each(|part| cut.iter_mut().zip(&part.cut).for_each(|(cut, other)| *cut |= other));
+        let asked = library.arguments(&first.request).ok()?;
+        let (inputs, count) = (asked.inputs.len(), asked.inputs.len() + asked.outputs.len());
+        let mut arguments: Vec<Option<ValueId>> = vec![None; count];
+        for (number, id) in works.iter().enumerate() {
+            let (call, values) = call(&lir.works[*id])?;
+            if call.step as usize != number {
+                return None;
+            }
+            for (arg, value) in args_of(call, count).into_iter().zip(values) {
+                if let StepArg::Argument(index) = arg {
+                    *arguments.get_mut(index as usize)? = Some(value);
+                }
+            }
+        }
+        let arguments = arguments.into_iter().collect::<Option<Vec<_>>>()?;
+        (cut.len() == count && !asked.updates_first).then(|| Unit { works, call: first.clone(), arguments, inputs, cut })
+    }
+
     /// Whether a work may be done in parts.
     pub fn has(&self, work: WorkId) -> bool {
         self.of[work].is_some()
     }
+}
+
+/// Whether a work of a device always runs among its works, and never fails.
+fn is_plain(work: &Work, device: DeviceId) -> bool {
+    work.device == device && work.guard.is_none() && !work.is_beside && !work.can_fail()
+}
+
+/// The largest number that divides the rows of works with three quarters of what all works with rows touch. None where there is none.
+fn batch(request: &Request<'_>, lir: &Lir, device: DeviceId) -> Option<u64> {
+    let library = request.libraries[device.index()];
+    let mut bytes: BTreeMap<u64, u64> = BTreeMap::new();
+    for (_, work) in lir.all().filter(|(_, work)| is_plain(work, device)) {
+        let rows = call(work).filter(|(call, _)| call.step == 0).and_then(|(call, _)| library.rows(&call.request));
+        if let Some(rows) = rows {
+            let touched = work.reads_once().into_iter().chain(work.outputs.iter().copied()).map(|value| lir.values[value].bytes);
+            let sum = bytes.entry(rows).or_default();
+            *sum = touched.fold(*sum, u64::saturating_add);
+        }
+    }
+    let all = bytes.values().copied().fold(0, u64::saturating_add);
+    let divided = |by: u64| bytes.iter().filter(|(rows, _)| rows.is_multiple_of(by)).map(|(_, bytes)| *bytes).fold(0, u64::saturating_add);
+    bytes.keys().rev().copied().find(|rows| divided(*rows) >= all - all / 4)
 }
 
 /// The kernel of a work, and its arguments; none where it has no kernel, or changes a variable in place.
@@ -106,30 +164,6 @@ fn call(work: &Work) -> Option<(&KernelCall, Vec<ValueId>)> {
         Arg::Output(output) => work.outputs[output],
     };
     Some((call, args.into_iter().map(value).collect()))
-}
-
-/// A request from the works that are its steps; none where its device does not divide it.
-fn unit(request: &Request<'_>, lir: &Lir, device: DeviceId, works: Vec<WorkId>, first: &KernelCall) -> Option<Unit> {
-    let (spec, library) = (&request.devices[device.index()], request.libraries[device.index()]);
-    let parts: Vec<Part> = COUNTS.iter().filter_map(|count| library.part(spec, &first.request, *count)).collect();
-    let mut cut = parts.first()?.cut.clone();
-    parts.iter().for_each(|part| cut.iter_mut().zip(&part.cut).for_each(|(cut, other)| *cut |= other));
-    let asked = library.arguments(&first.request).ok()?;
-    let (inputs, count) = (asked.inputs.len(), asked.inputs.len() + asked.outputs.len());
-    let mut arguments: Vec<Option<ValueId>> = vec![None; count];
-    for (number, id) in works.iter().enumerate() {
-        let (call, values) = call(&lir.works[*id])?;
-        if call.step as usize != number {
-            return None;
-        }
-        for (arg, value) in args_of(call, count).into_iter().zip(values) {
-            if let StepArg::Argument(index) = arg {
-                *arguments.get_mut(index as usize)? = Some(value);
-            }
-        }
-    }
-    let arguments = arguments.into_iter().collect::<Option<Vec<_>>>()?;
-    (cut.len() == count && !asked.updates_first).then(|| Unit { works, call: first.clone(), arguments, inputs, cut })
 }
 
 /// The arguments of a step of a request with so many.

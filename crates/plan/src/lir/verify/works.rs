@@ -208,16 +208,17 @@ impl Checker<'_> {
     /// Arguments are there and as large as its requests say: slices of inputs and outputs that are divided, all of the others.
     fn parts(&self, id: WorkId, parts: &Parts) -> Result<()> {
         let work = &self.lir.works[id];
-        let bytes = |arg: &PartArg| {
-            let all = match arg.of {
-                PartOf::Input(index) => self.lir.values[work.inputs.get(index)?.value].bytes,
-                PartOf::Output(index) => self.lir.values[*work.outputs.get(index)?].bytes,
-                PartOf::Between(index) => parts.between.get(index).filter(|(offset, bytes)| offset + bytes <= parts.scratch)?.1,
-            };
-            Some(arg.slice(all, 0, parts.count)?.1)
+        let all = |arg: &PartArg| match arg.of {
+            PartOf::Input(index) => Some(self.lir.values[work.inputs.get(index)?.value].bytes),
+            PartOf::Output(index) => Some(self.lir.values[*work.outputs.get(index)?].bytes),
+            PartOf::Between(index) => Some(parts.between.get(index).filter(|(offset, bytes)| offset + bytes <= parts.scratch)?.1),
         };
-        for step in &parts.steps {
-            let (call, given) = (&step.call, step.args.iter().map(bytes).collect::<Vec<_>>());
+        for (at, step) in parts.calls() {
+            let bytes = |arg: &PartArg| {
+                let all = all(arg)?;
+                step.slice(parts.rows, *arg, all, at).filter(|(begin, bytes)| begin + bytes <= all).map(|(_, bytes)| bytes)
+            };
+            let (call, given) = (step.kernel(parts.rows, at).0, step.args.iter().map(bytes).collect::<Vec<_>>());
             self.require(id, given.iter().all(Option::is_some), || "a part is not there".to_string())?;
             let asked = match call.request.arguments() {
                 // Its library knows.
