@@ -8,11 +8,13 @@
 //! Links of cards carry 1 MB a second where a line says `// with slow links`. Soft placement is allowed but where a line says
 //! `// without soft placement`. GPU:7 is a card that computes little: see [`Kernels`].
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
 use plimsoll_base::{Bytes, DataType, Error, Result};
 use plimsoll_device::{CardPart, Cost, Costs, DeviceKind, DeviceSpec, Library, Load, ModelledLink, Step, StepArg, Variant};
+use plimsoll_graph::id::Id;
 use plimsoll_graph::{Graph, Shape};
 use plimsoll_kernels::CpuKernels;
 use plimsoll_ops::Registry;
@@ -24,7 +26,9 @@ use plimsoll_request::pool::Positions;
 use crate::lir::Lir;
 use crate::lir::parse::{Parsed, device, parse};
 use crate::lir::verify::verify;
+use crate::overlap::{Kept, overlap};
 use crate::passes::{Pass, text};
+use crate::plan::DeviceId;
 use crate::{
     Feed, Lines, PlaceOptions, Placement, Request, Signature, fit, fuse, hazard, order, pack, patch, place, select, soften, transfer,
 };
@@ -74,7 +78,7 @@ impl Library for Kernels {
             per_worker: number("workers").unwrap_or(0),
             in_place: pairs.split(',').filter_map(pair).collect(),
             cost: Cost { flops: number("flops").unwrap_or(0) as f64, bytes: 0.0 },
-            load: Load::default(),
+            load: Load { issued: number("issued").unwrap_or(0) as f64, ..Load::default() },
         };
         let variant = |between, steps| Variant { name: "named".into(), numerics: "named".into(), between, steps };
         let Some(bytes) = number("between") else { return Ok(vec![variant(Vec::new(), vec![step])]) };
@@ -203,6 +207,13 @@ fn order_schedules() {
     changes(Pass::Order, Pass::Hazard, 4, order::order);
 }
 
+/// Links of cards carry 1 MB a second.
+fn slow_links(devices: &mut [DeviceSpec]) {
+    let cards = devices.iter_mut().filter(|spec| spec.kind == DeviceKind::Gpu);
+    let link = ModelledLink { bandwidth: 1e6, peers: vec![] };
+    (0..).zip(cards).for_each(|(card, spec)| spec.card = Some(CardPart { card, priority: 0, modelled: Some(link.clone()) }));
+}
+
 #[test]
 fn fit_computes_again() {
     // Behind `==` stands the line of each device, or `none`.
@@ -211,9 +222,7 @@ fn fit_computes_again() {
         let lines = Lines { most, ..Lines::default() };
         let mut parsed = parse(input, &Kernels).unwrap_or_else(|why| panic!("{why}"));
         if input.contains("// with slow links") {
-            let cards = parsed.devices.iter_mut().filter(|spec| spec.kind == DeviceKind::Gpu);
-            let link = ModelledLink { bandwidth: 1e6, peers: vec![] };
-            (0..).zip(cards).for_each(|(card, spec)| spec.card = Some(CardPart { card, priority: 0, modelled: Some(link.clone()) }));
+            slow_links(&mut parsed.devices);
         }
         with_request(&parsed, |request| {
             let request = &Request { lines: &lines, ..*request };
@@ -239,6 +248,41 @@ fn fit_computes_again() {
             }
         })
     });
+}
+
+/// Two updates by a processor. The gradient of the second comes first.
+const UPDATES: &str = r#"device CPU:0
+device GPU:0
+feed0 = x:0 float[4]
+fetch0 = z float[1024]
+fetch1 = y float[1024]
+param v0 feed0 16 on CPU:0 of x
+w0 on CPU:0 of a = kernel {"Named":"weights flops=100"} by named (v0 float[4]) -> v1 arena 4096
+w1 on GPU:0 of a = copy (v1 float[1024]) -> v2 arena 4096 copy
+w2 on GPU:0 of c = kernel {"Named":"back flops=1000000000"} by named (v2 float[1024]) -> v3 arena 4096
+w3 on GPU:0 of c = copy (v3 float[1024]) -> v4 arena 4096 copy on CPU:0
+w4 on GPU:0 of d = kernel {"Named":"back flops=4000000000"} by named (v2 float[1024]) -> v5 arena 4096
+w5 on GPU:0 of d = copy (v5 float[1024]) -> v6 arena 4096 copy on CPU:0
+w6 on CPU:0 of e = kernel {"Named":"update issued=40000000"} by named (v6 float[1024]) -> v7 fetch0 4096 root
+w7 on CPU:0 of f = kernel {"Named":"update issued=40000000"} by named (v4 float[1024]) -> v8 fetch1 4096 root
+"#;
+
+#[test]
+fn a_processor_takes_the_update_whose_gradient_comes_first() {
+    let mut parsed = parse(UPDATES, &Kernels).unwrap_or_else(|why| panic!("{why}"));
+    slow_links(&mut parsed.devices);
+    let processor = DeviceId::from_index(0);
+    let order = |kept: &Kept| -> Vec<usize> {
+        with_request(&parsed, |request| {
+            let mut lir = parsed.lir.clone();
+            order::as_written(request, &mut lir).unwrap();
+            let lir = overlap(&lir, request.devices, kept).expect("copies run beside works");
+            lir.region().works.iter().map(|id| id.index()).filter(|id| *id >= 6).collect()
+        })
+    };
+    assert_eq!(order(&Kept::default()), [7, 6]);
+    // A processor that has no room for it keeps its order.
+    assert_eq!(order(&Kept { order: BTreeSet::from([processor]), ..Kept::default() }), [6, 7]);
 }
 
 #[test]

@@ -229,7 +229,8 @@ fn sums_hold(images: u64) {
     let room = if images == 16 { Bytes::ZERO } else { Bytes(image_bytes.0 / 8) };
     assert!(least < image_bytes + image_bytes + room, "{least}, and {highest} as it is");
     let ops: Vec<&str> = fitting.parts.iter().map(|(node, _)| made.graph.node(*node).op.as_str()).collect();
-    assert!(ops.contains(&"Conv2DBackpropFilter") && ops.contains(&"BiasAddGrad"), "{ops:?}");
+    // Where parts are not equal, what sums by row is left as it is.
+    assert!(ops.contains(&"Conv2DBackpropFilter") && (images != 16 || ops.contains(&"BiasAddGrad")), "{images}: {ops:?}");
 
     // On any number of threads, and from a file.
     let feed = Feed { tensor: "x".into(), data_type: DataType::Float, shape: shape.into(), value: None };
