@@ -3,7 +3,8 @@
 //! faster, or not much slower.
 //!
 //!     cargo run --release --manifest-path bench/Cargo.toml --bin search -- GRAPH.pb --target train --feed x=1024x24x24x3 \
-//!         --feed y=int32:1024 --sim-gpus 8x16GiB,speed=1 --minutes 60 [--seed 1]
+//!         --feed y=int32:1024 --sim-gpus 8x16GiB,speed=1 --minutes 60 [--seed 1] \
+//!         [--intra-op 2]
 //!
 //! It begins with the requests of the graph, and becomes less patient with slower plans as its minutes pass. Prints milliseconds of a step of
 //! these, of one card, and of the best found, each time that is better.
@@ -69,7 +70,8 @@ fn main() {
     let limit = Duration::from_secs_f64(minutes * 60.0);
     let mut random = Random::new(one("--seed").map_or(1, |seed| seed.parse().expect("a number")));
     let def = read_graph_def(&std::fs::read(&words[0]).expect("a graph can be read")).expect("a graph");
-    let options = Options::new().sim_gpus(one("--sim-gpus").expect("--sim-gpus")).fit(false);
+    let threads = one("--intra-op").map_or(0, |threads| threads.parse().expect("a number of threads"));
+    let options = Options::new().sim_gpus(one("--sim-gpus").expect("--sim-gpus")).fit(false).intra_op(threads);
     let devices = Devices::open(&options).expect("devices");
     let feed = |text: String| {
         let (name, shape) = text.split_once('=').expect("NAME=SHAPE");
