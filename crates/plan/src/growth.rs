@@ -168,8 +168,10 @@ impl Growth {
 pub fn said_of_gaps(what: &str, gaps: &[u64]) -> Option<String> {
     let (last, first) = gaps.split_last()?;
     let first: Vec<String> = first.iter().map(u64::to_string).collect();
-    let all = if first.is_empty() { last.to_string() } else { format!("{} and {last}", first.join(", ")) };
-    Some(format!("{what} = {all}, though smaller, does not"))
+    Some(match first.is_empty() {
+        true => format!("{what} = {last}, though smaller, does not fit"),
+        false => format!("{what} = {} and {last}, though smaller, do not fit", first.join(", ")),
+    })
 }
 
 /// What [`largest`] finds.
@@ -300,8 +302,8 @@ mod tests {
         assert_eq!((gap.size, gap.gaps), (672, vec![640]));
         assert!(found(1 << 10, &|size| size <= 1000 || size > 1024).size <= 1024);
         assert_eq!(said_of_gaps("N", &[]), None);
-        assert_eq!(said_of_gaps("N", &[640]).unwrap(), "N = 640, though smaller, does not");
-        assert_eq!(said_of_gaps("N", &[1, 2, 3]).unwrap(), "N = 1, 2 and 3, though smaller, does not");
+        assert_eq!(said_of_gaps("N", &[640]).unwrap(), "N = 640, though smaller, does not fit");
+        assert_eq!(said_of_gaps("N", &[1, 2, 3]).unwrap(), "N = 1, 2 and 3, though smaller, do not fit");
     }
 
     #[test]

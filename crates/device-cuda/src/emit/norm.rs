@@ -291,18 +291,24 @@ pub(super) fn batch_norm_grad(spec: &BatchNormSpec, training: bool) -> Result<Em
     Ok(emitted)
 }
 
+/// A kernel that gathers numbers of parts from arguments: names, types, and which they are.
+fn gathering(spec: &BatchNormSpec, inputs: &[(&str, &str, u32)]) -> (Tiling, Writer) {
+    let tiling = Tiling::of(spec, GATHERED);
+    let mut writer = Writer::new(Index::of(spec.rows * spec.channels));
+    inputs.iter().for_each(|(name, ctype, at)| writer.input(name, ctype, KernelArg::Argument(*at)));
+    writer.output("q", "f32", KernelArg::Between(0));
+    tiling.sizes(&mut writer, spec);
+    (tiling, writer)
+}
+
 /// Two numbers of each part and channel, in the first buffer between: the mean of x, and the sum of the squared differences from it. A thread finds
 /// both of a few rows that it holds, and joins them with those before (Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for
 /// computing sample variances", 1979).
 fn moments(spec: &BatchNormSpec) -> Result<Kernel> {
-    let tiling = Tiling::of(spec, GATHERED);
+    let ctype = stored(spec.data_type)?;
+    let (tiling, mut writer) = gathering(spec, &[("p", ctype, 0)]);
     let Tiling { vector, together, lanes, .. } = tiling;
-    let mut writer = Writer::new(Index::of(spec.rows * spec.channels));
-    let (index, ctype) = (writer.index(), stored(spec.data_type)?);
-    writer.input("p", ctype, KernelArg::Argument(0));
-    writer.output("q", "f32", KernelArg::Between(0));
-    tiling.sizes(&mut writer, spec);
-    let (each_channel, word) = (tiling.each_channel(), tiling.word(ctype));
+    let (index, each_channel, word) = (writer.index(), tiling.each_channel(), tiling.word(ctype));
     writer.line("__shared__ f32 means[THREADS], sums[THREADS], counts[THREADS];");
     tiling.each_unit(&mut writer);
     writer.line(format!("f32 n = 0.0f, mean[{vector}], squares[{vector}];"));
@@ -338,16 +344,10 @@ fn moments(spec: &BatchNormSpec) -> Result<Kernel> {
 
 /// Two numbers of each part and channel, in the first buffer between: the sum of dy, and that of dy times the difference of x from the mean.
 fn products(spec: &BatchNormSpec) -> Result<Kernel> {
-    let tiling = Tiling::of(spec, GATHERED);
+    let ctype = stored(spec.data_type)?;
+    let (tiling, mut writer) = gathering(spec, &[("dy", ctype, 0), ("p", ctype, 1), ("mean", "f32", 3)]);
     let Tiling { vector, together, lanes, .. } = tiling;
-    let mut writer = Writer::new(Index::of(spec.rows * spec.channels));
-    let (index, ctype) = (writer.index(), stored(spec.data_type)?);
-    writer.input("dy", ctype, KernelArg::Argument(0));
-    writer.input("p", ctype, KernelArg::Argument(1));
-    writer.input("mean", "f32", KernelArg::Argument(3));
-    writer.output("q", "f32", KernelArg::Between(0));
-    tiling.sizes(&mut writer, spec);
-    let (each_channel, word) = (tiling.each_channel(), tiling.word(ctype));
+    let (index, each_channel, word) = (writer.index(), tiling.each_channel(), tiling.word(ctype));
     writer.line("__shared__ f32 tree[THREADS];");
     tiling.each_unit(&mut writer);
     writer.line(format!("f32 m[{vector}], sum[{vector}], product[{vector}];"));
