@@ -8,6 +8,7 @@ mod file;
 mod half;
 mod kind;
 pub mod memory;
+mod panels;
 mod random;
 mod size;
 mod suggest;
@@ -22,6 +23,7 @@ pub use file::{
 };
 pub use half::{Bf16, F16};
 pub use kind::{Kind, Shortage, Unfed};
+pub use panels::Panels;
 pub use random::Random;
 pub use size::exact;
 pub use suggest::{closest, did_you_mean};

@@ -78,7 +78,7 @@ impl Library for CudaLibrary {
 /// INVALID_ARGUMENT for scratch of more than can be addressed.
 pub fn variant_of(emitted: &Emitted, cost: Cost, load: Load) -> Result<Variant> {
     let step = Step { args: None, chunks: 1, scratch: scratch_of(emitted)?, per_worker: 0, in_place: emitted.in_place.clone(), cost, load };
-    Ok(Variant { name: OWN.into(), numerics: OWN.into(), between: Vec::new(), steps: vec![step] })
+    Ok(Variant { name: OWN.into(), numerics: OWN.into(), between: Vec::new(), steps: vec![step], laid_out: None })
 }
 
 /// Where the buffers between kernels begin in the scratch of their command.

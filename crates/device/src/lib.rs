@@ -26,7 +26,7 @@ pub use account::Offsets;
 pub use bell::Bell;
 pub use costs::{Caches, Class, CostTable, Costs, Load, Rates, Sample, fit};
 pub use kernel::{Args, Cost, CpuKernel, Fault, Prepared};
-pub use library::{CpuLibrary, Evaluate, FINISHED, KernelCall, Library, Step, StepArg, Variant};
+pub use library::{CpuLibrary, Evaluate, FINISHED, KernelCall, LaidOut, Library, Step, StepArg, Variant};
 pub use name::DeviceName;
 pub use program::{BufferRef, Command, Partner, Place, Program, Wait, Work};
 pub use rounds::{Awaited, Round, Rounds};

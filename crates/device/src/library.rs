@@ -10,7 +10,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use plimsoll_base::{Bytes, Result};
+use plimsoll_base::{Bytes, Panels, Result};
 use plimsoll_request::{Arguments, KernelRequest, Part, Rows};
 use serde::{Deserialize, Serialize};
 
@@ -31,6 +31,18 @@ pub struct Variant {
     pub between: Vec<u64>,
     /// The kernels, in order; at least one.
     pub steps: Vec<Step>,
+    /// The argument that they read in another order than row-major, if there is one: a constant that is held so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub laid_out: Option<LaidOut>,
+}
+
+/// An argument of a request that is read in panels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LaidOut {
+    /// The number of the request's argument: one of its inputs.
+    pub argument: u32,
+    /// Its columns.
+    pub panels: Panels,
 }
 
 /// An argument of a step.
@@ -118,7 +130,25 @@ pub trait Library: Send + Sync + fmt::Debug {
     /// # Errors
     /// As [`Library::variants`].
     fn has(&self, spec: &DeviceSpec, request: &KernelRequest, variant: &Variant) -> Result<bool> {
-        Ok(self.variants(spec, request)?.contains(variant))
+        match variant.laid_out {
+            None => Ok(self.variants(spec, request)?.contains(variant)),
+            Some(laid_out) => Ok(self.laid_out(spec, request, laid_out)?.contains(variant)),
+        }
+    }
+
+    /// The panels in which the device's kernels read a constant matrix of so many columns best, as the filter of a convolution (all of whose
+    /// taps and channels are rows) or the right operand of a product. None where that is row-major.
+    fn panels(&self, _spec: &DeviceSpec, _columns: u64) -> Option<Panels> {
+        None
+    }
+
+    /// The ways to compute a request that read an argument in panels; each has the numerics of one of [`Library::variants`]. Most
+    /// requests have none.
+    ///
+    /// # Errors
+    /// As [`Library::variants`].
+    fn laid_out(&self, _spec: &DeviceSpec, _request: &KernelRequest, _laid_out: LaidOut) -> Result<Vec<Variant>> {
+        Ok(Vec::new())
     }
 
     /// The bytes of a request's arguments: a plan from a file is held against them.

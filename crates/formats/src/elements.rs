@@ -10,6 +10,7 @@ use plimsoll_graph::{HostTensor, TensorData};
 pub(crate) fn for_each_piece(tensor: &HostTensor, mut put: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
     match (tensor.data(), tensor.data_type().size()) {
         (TensorData::Dense(_), _) => put(tensor.bytes().unwrap_or_default()),
+        (TensorData::Panels(_), _) => put(tensor.dense()?.bytes().unwrap_or_default()),
         (TensorData::Repeated(leading), Some(size)) => {
             put(leading)?;
             let last = &leading[leading.len() - size..];

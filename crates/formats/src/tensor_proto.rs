@@ -284,6 +284,9 @@ pub(crate) fn write_tensor(tensor: &HostTensor, out: &mut Vec<u8>) {
         out.extend_from_slice(encoded);
         return;
     }
+    if let Some(dense) = tensor.panels().and_then(|_| tensor.dense().ok()) {
+        return write_tensor(&dense, out);
+    }
     let data_type = tensor.data_type();
     put_varint(out, 1, data_type.number() as u64);
     put_message(out, 2, |out| crate::message::Message::write(&TensorShapeProto::from(tensor.shape()), out));
@@ -293,7 +296,7 @@ pub(crate) fn write_tensor(tensor: &HostTensor, out: &mut Vec<u8>) {
         TensorData::Dense(_) => write_values(out, number, form, data_type, tensor.bytes().unwrap_or_default()),
         TensorData::Repeated(leading) => write_values(out, number, form, data_type, leading),
         TensorData::Strings(strings) => strings.iter().for_each(|string| put_bytes(out, number, string)),
-        TensorData::Opaque(_) => {}
+        TensorData::Opaque(_) | TensorData::Panels(_) => {}
     }
 }
 

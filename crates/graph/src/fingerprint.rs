@@ -133,11 +133,15 @@ impl Hash {
             TensorData::Strings(strings) => self.list(strings, |hash, string| hash.bytes(string)),
             TensorData::Opaque(encoded) => self.bytes(encoded),
             TensorData::Repeated(leading) => self.bytes(leading),
-            TensorData::Dense(_) => {
-                let bytes = tensor.bytes().unwrap_or_default();
-                self.bytes(tensor.data_type().size().map_or(bytes, |size| without_repeats(bytes, size)));
-            }
+            // Equal tensors have one fingerprint, however they are held.
+            TensorData::Panels(_) => tensor.dense().iter().for_each(|dense| self.elements(dense)),
+            TensorData::Dense(_) => self.elements(tensor),
         }
+    }
+
+    fn elements(&mut self, tensor: &HostTensor) {
+        let bytes = tensor.bytes().unwrap_or_default();
+        self.bytes(tensor.data_type().size().map_or(bytes, |size| without_repeats(bytes, size)));
     }
 }
 

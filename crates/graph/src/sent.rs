@@ -68,7 +68,9 @@ impl<'de: 'a, 'a> Deserialize<'de> for Run<'a> {
 impl Serialize for HostTensor {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let run = |bytes| Run(Cow::Borrowed(bytes));
+        let dense = self.panels().and_then(|_| self.dense().ok());
         let elements = match self.data() {
+            TensorData::Panels(_) => Elements::Dense(run(dense.as_ref().and_then(HostTensor::bytes).unwrap_or_default())),
             TensorData::Dense(_) => Elements::Dense(run(self.bytes().unwrap_or_default())),
             TensorData::Repeated(leading) => Elements::Repeated(run(leading)),
             TensorData::Strings(strings) => Elements::Strings(strings.iter().map(|string| run(string)).collect()),

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use bytemuck::{Pod, Zeroable};
-use plimsoll_base::{Bf16, Bytes, DataType, Error, F16, Result, Shortage};
+use plimsoll_base::{Bf16, Bytes, DataType, Error, F16, Panels, Result, Shortage};
 
 use crate::Shape;
 
@@ -81,6 +81,8 @@ pub enum TensorData {
     Dense(DenseData),
     /// The leading elements; the last of them repeats to the end. Never as long as the tensor, never empty.
     Repeated(Arc<[u8]>),
+    /// All elements, little-endian, as a matrix in panels: see [`HostTensor::in_panels`].
+    Panels(PanelData),
     /// Elements of a string tensor.
     Strings(Arc<[Vec<u8>]>),
     /// An encoded TensorProto of a type that has no host form here (resource handles, variants).
@@ -90,6 +92,31 @@ pub enum TensorData {
 /// Row-major little-endian bytes, at a 64-byte boundary where they are our own.
 #[derive(Clone)]
 pub struct DenseData(Buffer);
+
+/// The bytes of a matrix in panels, at a 64-byte boundary.
+#[derive(Clone)]
+pub struct PanelData {
+    buffer: Buffer,
+    panels: Panels,
+}
+
+impl PanelData {
+    /// Calls `visit` with each run of elements of one row and one panel, of `size` bytes each: where its bytes lie row-major, and where
+    /// in panels. Panel by panel.
+    fn each_run(panels: Panels, bytes: usize, size: usize, mut visit: impl FnMut(std::ops::Range<usize>, std::ops::Range<usize>)) {
+        let row = (panels.columns as usize).saturating_mul(size);
+        let rows = bytes.checked_div(row).unwrap_or(0);
+        let mut held = 0;
+        for columns in panels.ranges() {
+            let (first, width) = (columns.start as usize * size, (columns.end - columns.start) as usize * size);
+            for number in 0..rows {
+                let at = number * row + first;
+                visit(at..at + width, held..held + width);
+                held += width;
+            }
+        }
+    }
+}
 
 /// A tensor in host memory: a data type, a shape and elements. Cloning shares the elements.
 #[derive(Clone)]
@@ -265,6 +292,42 @@ impl HostTensor {
         }
     }
 
+    /// The bytes as they are held, where all elements are: row-major, or in [`HostTensor::panels`].
+    pub fn held(&self) -> Option<&[u8]> {
+        match &self.data {
+            TensorData::Panels(data) => Some(data.buffer.bytes()),
+            _ => self.bytes(),
+        }
+    }
+
+    /// The panels in which the elements are held, where they are.
+    pub fn panels(&self) -> Option<Panels> {
+        match &self.data {
+            TensorData::Panels(data) => Some(data.panels),
+            _ => None,
+        }
+    }
+
+    /// The same tensor, held as a matrix of `panels.columns` columns in panels: the order in which a kernel reads it. It takes as many bytes
+    /// as row-major. Elements are shared where they are held so already.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT where the elements are no rows of such a matrix; as [`HostTensor::dense`].
+    pub fn in_panels(&self, panels: Panels) -> Result<HostTensor> {
+        if self.panels() == Some(panels) {
+            return Ok(self.clone());
+        }
+        if !panels.divide(self.elements()) {
+            return Err(Error::invalid_argument(format!("a tensor of shape {} in panels of {} columns", self.shape, panels.columns)));
+        }
+        let (size, dense) = (element_size(self.data_type)?, self.dense()?);
+        let from = dense.bytes().unwrap_or_default();
+        let mut buffer = Buffer::zeroed(from.len())?;
+        let to = buffer.bytes_mut();
+        PanelData::each_run(panels, from.len(), size, |plain, held| to[held].copy_from_slice(&from[plain]));
+        Ok(HostTensor { data_type: self.data_type, shape: self.shape.clone(), data: TensorData::Panels(PanelData { buffer, panels }) })
+    }
+
     /// The raw bytes to write, where all elements are held. Copies them first if they are shared.
     pub fn bytes_mut(&mut self) -> Option<&mut [u8]> {
         match &mut self.data {
@@ -280,7 +343,7 @@ impl HostTensor {
     pub fn dense(&self) -> Result<HostTensor> {
         match &self.data {
             TensorData::Dense(_) => Ok(self.clone()),
-            TensorData::Repeated(_) => {
+            TensorData::Repeated(_) | TensorData::Panels(_) => {
                 let mut tensor = HostTensor::zeros(self.data_type, self.shape.clone())?;
                 self.write_to(tensor.bytes_mut().expect("zeros are dense"))?;
                 Ok(tensor)
@@ -310,6 +373,11 @@ impl HostTensor {
                 head.copy_from_slice(leading);
                 let last = &leading[leading.len() - size..];
                 tail.chunks_exact_mut(size).for_each(|element| element.copy_from_slice(last));
+            }
+            TensorData::Panels(data) => {
+                let from = data.buffer.bytes();
+                let size = element_size(self.data_type)?;
+                PanelData::each_run(data.panels, from.len(), size, |plain, held| out[plain].copy_from_slice(&from[held]));
             }
             _ => return Err(Error::unimplemented(format!("a {} tensor has no elements of fixed size", self.data_type))),
         }
@@ -390,7 +458,13 @@ impl PartialEq for HostTensor {
             (TensorData::Strings(a), TensorData::Strings(b)) => a == b,
             (TensorData::Opaque(a), TensorData::Opaque(b)) => a == b,
             (TensorData::Repeated(a), TensorData::Repeated(b)) => a == b,
-            (TensorData::Dense(a), TensorData::Dense(b)) => a.0.bytes() == b.0.bytes(),
+            (TensorData::Panels(a), TensorData::Panels(b)) if a.panels == b.panels => same_bytes(a.buffer.bytes(), b.buffer.bytes()),
+            // One that is held otherwise: spread.
+            (TensorData::Panels(_), TensorData::Dense(_) | TensorData::Repeated(_) | TensorData::Panels(_)) => {
+                self.dense().is_ok_and(|dense| dense == *other)
+            }
+            (TensorData::Dense(_) | TensorData::Repeated(_), TensorData::Panels(_)) => other.dense().is_ok_and(|dense| *self == dense),
+            (TensorData::Dense(a), TensorData::Dense(b)) => same_bytes(a.0.bytes(), b.0.bytes()),
             (TensorData::Dense(dense), TensorData::Repeated(leading)) | (TensorData::Repeated(leading), TensorData::Dense(dense)) => {
                 let Some(size) = self.data_type.size() else { return false };
                 let (head, tail) = dense.0.bytes().split_at(leading.len());
@@ -420,6 +494,11 @@ impl fmt::Debug for HostTensor {
         );
         Ok(())
     }
+}
+
+/// Whether they are equal; of the same memory nothing is read.
+fn same_bytes(a: &[u8], b: &[u8]) -> bool {
+    std::ptr::eq(a, b) || a == b
 }
 
 fn element_size(data_type: DataType) -> Result<usize> {
@@ -497,6 +576,38 @@ mod tests {
         assert_eq!(other.bytes().unwrap(), &memory[start + 1..][..8]);
         assert_eq!(other.bytes().unwrap().as_ptr() as usize % 64, 0);
         assert!(of(start, DataType::Double).is_err());
+    }
+
+    #[test]
+    fn a_tensor_in_panels_is_the_same_tensor() {
+        let values: Vec<f32> = (0..3 * 5 * 21).map(|value| value as f32).collect();
+        let plain = HostTensor::from_slice([3, 5, 21], &values).unwrap();
+        let panels = Panels { columns: 21, lanes: 4, vectors: 2 };
+        let laid = plain.in_panels(panels).unwrap();
+        assert_eq!((laid.bytes(), laid.panels(), laid.byte_len()), (None, Some(panels), plain.byte_len()));
+        // Six vectors: three panels of 8, 8 and 5 columns.
+        let held: &[f32] = bytemuck::cast_slice(laid.held().unwrap());
+        assert_eq!((&held[..9], held[15 * 16]), (&[0., 1., 2., 3., 4., 5., 6., 7., 21.][..], 16.0));
+        assert_eq!((laid.to_vec::<f32>().unwrap(), laid.held().unwrap().as_ptr() as usize % 64), (values, 0));
+        assert_eq!(laid.in_panels(panels).unwrap().held().unwrap().as_ptr(), laid.held().unwrap().as_ptr());
+        let other = laid.in_panels(Panels { lanes: 16, ..panels }).unwrap();
+        assert_eq!(laid, plain);
+        assert_eq!(plain, laid);
+        assert_eq!(other, laid);
+        assert_ne!(other.panels(), laid.panels());
+        let mut changed = plain.clone();
+        changed.as_slice_mut::<f32>().unwrap()[7] = 0.5;
+        assert_ne!(laid, changed);
+        assert_ne!(changed, laid);
+        assert_ne!(laid, changed.in_panels(panels).unwrap());
+        // The shape says nothing about the rows of panels.
+        assert_eq!(laid.reshaped([15, 21].into()).unwrap(), plain.reshaped([15, 21].into()).unwrap());
+        // A splat is held in full, others than numbers are not.
+        let splat = HostTensor::from_leading(DataType::Half, Shape::from([2, 8]), &[1, 2]).unwrap();
+        assert_eq!(splat.in_panels(Panels { columns: 8, lanes: 2, vectors: 2 }).unwrap(), splat);
+        assert!(plain.in_panels(Panels { columns: 20, ..panels }).is_err() && plain.in_panels(Panels { lanes: 0, ..panels }).is_err());
+        let text = HostTensor::from_strings([8], vec![Vec::new(); 8]).unwrap();
+        assert!(text.in_panels(Panels { columns: 8, lanes: 2, vectors: 2 }).is_err());
     }
 
     #[test]

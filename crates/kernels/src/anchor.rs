@@ -1,16 +1,17 @@
 //! Anchors: which kernel computes each.
 
 use plimsoll_base::{DataType, Error, Result};
-use plimsoll_device::{Class, Load, Prepared, StepArg};
+use plimsoll_device::{Class, LaidOut, Load, Prepared, StepArg};
 use plimsoll_request::KernelRequest;
 use plimsoll_request::anchor::{Anchor, Epilogue};
 use plimsoll_request::pool::{Maxima, Pooling};
 use plimsoll_request::window::WindowAxis;
 
-use crate::conv::winograd::{Winograd, winograd as tiles};
-use crate::conv::{conv_backprop_input_on, conv_on, conv_pooled_on, depthwise_conv_on};
+use crate::conv::winograd::{Winograd, winograd_of as tiles};
+use crate::conv::{self, conv_backprop_input_on, conv_of, conv_pooled_of, depthwise_conv_on};
 use crate::library::Made;
-use crate::product::{Tuning, product_generic, product_on};
+use crate::packing::{Order, panels_of};
+use crate::product::{self, Tuning, product_generic, product_of_panels, product_on};
 use crate::simd::Isa;
 
 /// Whether an anchor's elements, which nothing else reads, are best pooled at once: where there are images enough to be cut into
@@ -23,39 +24,53 @@ pub(crate) fn takes(anchor: &Anchor, pooling: &Pooling) -> bool {
     flat && pooling.spec.input() == output && spec.batch >= 8 && image <= 128 << 10
 }
 
-/// The kernel. With a pooling, that follows the epilogue, and its results are the results.
+/// Whether a request can have an argument in panels: the filter of a convolution, or the right operand of a product.
+pub(crate) fn reads_panels(isa: Isa, request: &KernelRequest, laid_out: LaidOut) -> bool {
+    let KernelRequest::Anchor { anchor, .. } = request else { return false };
+    let (reads, columns) = match anchor {
+        Anchor::Conv(spec) => (conv::reads_panels(isa, spec), spec.out_c),
+        Anchor::Product(DataType::Float, spec) => (product::reads_panels(isa, spec), spec.n),
+        _ => (false, 0),
+    };
+    reads && laid_out.argument == 1 && panels_of(isa, columns) == Some(laid_out.panels)
+}
+
+/// The kernel. With a pooling, that follows the epilogue, and its results are the results. The second argument lies in that order.
 ///
 /// # Errors
-/// As the kernel's own function; UNIMPLEMENTED for an epilogue or a pooling where there can be none.
-pub(crate) fn prepare(isa: Isa, anchor: &Anchor, epilogue: Option<Epilogue>, pooling: Option<Pooling>) -> Result<Prepared> {
+/// As the kernel's own function; UNIMPLEMENTED for an epilogue, a pooling or panels where there can be none.
+pub(crate) fn prepare(isa: Isa, anchor: &Anchor, epilogue: Option<Epilogue>, pooling: Option<Pooling>, order: Order) -> Result<Prepared> {
     if let Some(pooling) = pooling {
         return match anchor {
-            Anchor::Conv(spec) => conv_pooled_on(isa, *spec, epilogue, pooling),
+            Anchor::Conv(spec) => conv_pooled_of(isa, *spec, epilogue, pooling, order),
             _ => Err(Error::unimplemented(format!("{anchor:?} that is pooled at once"))),
         };
     }
     match anchor {
+        Anchor::Conv(spec) => conv_of(isa, *spec, epilogue, order),
+        Anchor::Product(DataType::Float, spec) if order == Order::Panels => product_of_panels(isa, *spec, epilogue, Tuning::default()),
+        _ if order == Order::Panels => Err(Error::unimplemented(format!("{anchor:?} with an operand in panels"))),
         Anchor::Product(DataType::Float, spec) => product_on(isa, *spec, epilogue, Tuning::default()),
         Anchor::Product(data_type, spec) if epilogue.is_none() => product_generic(isa, *data_type, spec),
         Anchor::Product(data_type, _) => Err(Error::unimplemented(format!("an epilogue on products of {data_type}"))),
-        Anchor::Conv(spec) => conv_on(isa, *spec, epilogue),
         Anchor::ConvBackpropInput(spec) => conv_backprop_input_on(isa, *spec, epilogue),
         Anchor::DepthwiseConv(spec) => depthwise_conv_on(isa, *spec, epilogue),
     }
 }
 
-/// The kernels of a request that compute it with fewer multiplications, and their loads: none where there are none.
+/// The kernels of a request that compute it with fewer multiplications, and their loads: none where there are none. A filter lies in that
+/// order.
 ///
 /// # Errors
 /// As [`prepare`].
-pub(crate) fn winograd(isa: Isa, request: &KernelRequest) -> Result<Option<(Made, Vec<Load>)>> {
+pub(crate) fn winograd(isa: Isa, request: &KernelRequest, order: Order) -> Result<Option<(Made, Vec<Load>)>> {
     let KernelRequest::Anchor { anchor, epilogue, pooling: None } = request else { return Ok(None) };
     let (spec, is_gradient) = match anchor {
         Anchor::Conv(spec) => (spec, false),
         Anchor::ConvBackpropInput(spec) => (spec, true),
         _ => return Ok(None),
     };
-    let Some(made) = tiles(isa, spec, is_gradient, epilogue.clone())? else { return Ok(None) };
+    let Some(made) = tiles(isa, spec, is_gradient, epilogue.clone(), order)? else { return Ok(None) };
     let Winograd { weights, product, values, issued, elementwise } = made;
     let bytes = DataType::Float.bytes_of(values).ok_or_else(|| Error::invalid_argument(format!("{values} values of a filter")))?;
     let filter = u32::from(!is_gradient);

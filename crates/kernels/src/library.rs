@@ -1,7 +1,9 @@
 //! The processor's library: which kernels answer a request.
 
-use plimsoll_base::{Code, DataType, Error, Result};
-use plimsoll_device::{Cost, CpuLibrary, DeviceSpec, Fault, InstructionSet, KernelCall, Library, Load, Prepared, Step, StepArg, Variant};
+use plimsoll_base::{Code, DataType, Error, Panels, Result};
+use plimsoll_device::{
+    Cost, CpuLibrary, DeviceSpec, Fault, InstructionSet, KernelCall, LaidOut, Library, Load, Prepared, Step, StepArg, Variant,
+};
 use plimsoll_request::check::Requirement;
 use plimsoll_request::gather::Gather;
 use plimsoll_request::movement::Movement;
@@ -11,6 +13,7 @@ use plimsoll_request::random::Random;
 use plimsoll_request::reduce::{ReduceOp, Reduction};
 use plimsoll_request::{Arguments, KernelRequest, Part, Rows};
 
+use crate::packing::{Order, panels_of};
 use crate::random::RandomOp;
 use crate::simd::Isa;
 use crate::{
@@ -93,22 +96,43 @@ fn winograd_name_of(isa: Isa) -> &'static str {
     }
 }
 
+/// The end of the names of variants that read a constant in panels. Their bits are those of the name before it.
+const IN_PANELS: &str = "-panels";
+
+/// The variants of a request; with an argument in panels where it is laid out.
+fn variants_of(isa: Isa, request: &KernelRequest, laid_out: Option<LaidOut>) -> Result<Vec<Variant>> {
+    let order = if laid_out.is_some() { Order::Panels } else { Order::Rows };
+    let variant = |numerics: &str, Made { steps, between }: Made, loads: Vec<Load>| {
+        let numerics: std::sync::Arc<str> = numerics.into();
+        let name = if laid_out.is_some() { format!("{numerics}{IN_PANELS}").into() } else { numerics.clone() };
+        let steps = steps.iter().zip(loads).map(|((prepared, args), load)| Step::of(prepared, args.clone(), load)).collect();
+        Variant { numerics, name, between, steps, laid_out }
+    };
+    let made = make_of(isa, request, order)?;
+    let costs: Vec<Cost> = made.steps.iter().map(|(prepared, _)| prepared.cost).collect();
+    let loads = load::loads(isa, request, &costs);
+    let mut variants = vec![variant(name_of(isa), made, loads)];
+    if let Some((made, loads)) = anchor::winograd(isa, request, order)? {
+        variants.push(variant(winograd_name_of(isa), made, loads));
+    }
+    Ok(variants)
+}
+
 impl Library for CpuKernels {
     fn variants(&self, spec: &DeviceSpec, request: &KernelRequest) -> Result<Vec<Variant>> {
+        variants_of(isa_of(spec.instructions), request, None)
+    }
+
+    fn panels(&self, spec: &DeviceSpec, columns: u64) -> Option<Panels> {
+        panels_of(isa_of(spec.instructions), columns)
+    }
+
+    fn laid_out(&self, spec: &DeviceSpec, request: &KernelRequest, laid_out: LaidOut) -> Result<Vec<Variant>> {
         let isa = isa_of(spec.instructions);
-        let variant = |name: &str, Made { steps, between }: Made, loads: Vec<Load>| {
-            let name: std::sync::Arc<str> = name.into();
-            let steps = steps.iter().zip(loads).map(|((prepared, args), load)| Step::of(prepared, args.clone(), load)).collect();
-            Variant { numerics: name.clone(), name, between, steps }
-        };
-        let made = make(isa, request)?;
-        let costs: Vec<Cost> = made.steps.iter().map(|(prepared, _)| prepared.cost).collect();
-        let loads = load::loads(isa, request, &costs);
-        let mut variants = vec![variant(name_of(isa), made, loads)];
-        if let Some((made, loads)) = anchor::winograd(isa, request)? {
-            variants.push(variant(winograd_name_of(isa), made, loads));
+        if !anchor::reads_panels(isa, request, laid_out) {
+            return Ok(Vec::new());
         }
-        Ok(variants)
+        variants_of(isa, request, Some(laid_out))
     }
 
     fn takes(&self, _: &DeviceSpec, first: &KernelRequest, second: &KernelRequest) -> bool {
@@ -130,9 +154,14 @@ impl Library for CpuKernels {
 impl CpuLibrary for CpuKernels {
     fn code(&self, spec: &DeviceSpec, call: &KernelCall) -> Result<Prepared> {
         let isa = available(spec.instructions)?;
-        let made = match &*call.variant.name {
-            name if name == name_of(isa) => Some(make(isa, &call.request)?),
-            name if name == winograd_name_of(isa) => anchor::winograd(isa, &call.request)?.map(|(made, _)| made),
+        let (name, order) = match call.variant.laid_out {
+            None => (Some(&*call.variant.name), Order::Rows),
+            Some(laid_out) if !anchor::reads_panels(isa, &call.request, laid_out) => (None, Order::Panels),
+            Some(_) => (call.variant.name.strip_suffix(IN_PANELS), Order::Panels),
+        };
+        let made = match name {
+            Some(name) if name == name_of(isa) => Some(make_of(isa, &call.request, order)?),
+            Some(name) if name == winograd_name_of(isa) => anchor::winograd(isa, &call.request, order)?.map(|(made, _)| made),
             _ => None,
         };
         let steps = made.ok_or_else(|| Error::unimplemented(format!("no kernel is called {}", call.variant.name)))?.steps;
@@ -181,13 +210,18 @@ impl CpuLibrary for OneVariant {
 
 /// The kernels of a request.
 pub(crate) fn make(isa: Isa, request: &KernelRequest) -> Result<Made> {
+    make_of(isa, request, Order::Rows)
+}
+
+/// As [`make`], of a request whose second argument lies in that order.
+fn make_of(isa: Isa, request: &KernelRequest, order: Order) -> Result<Made> {
     let arguments = match request {
         KernelRequest::Named(_) => Arguments::default(),
         _ => request.arguments()?,
     };
     let mut made = match narrow::made(isa, request)? {
         Some(made) => made,
-        None => prepared(isa, request)?,
+        None => prepared(isa, request, order)?,
     };
     // Results without elements take no time, however many rows of nothing there are.
     if !arguments.outputs.is_empty() && arguments.outputs.iter().all(|bytes| *bytes == 0) && !request.can_fail() {
@@ -198,12 +232,12 @@ pub(crate) fn make(isa: Isa, request: &KernelRequest) -> Result<Made> {
     Ok(made)
 }
 
-/// The kernels of a request whose sizes fit each other.
-fn prepared(isa: Isa, request: &KernelRequest) -> Result<Made> {
+/// The kernels of a request whose sizes fit each other. Only products and convolutions take an argument in panels.
+fn prepared(isa: Isa, request: &KernelRequest, order: Order) -> Result<Made> {
     use KernelRequest::*;
     Ok(match request {
         Expr { expr, shape, operands } => expr::elementwise_on(isa, expr, shape, operands)?.into(),
-        Anchor { anchor, epilogue, pooling } => anchor::prepare(isa, anchor, epilogue.clone(), *pooling)?.into(),
+        Anchor { anchor, epilogue, pooling } => anchor::prepare(isa, anchor, epilogue.clone(), *pooling, order)?.into(),
         ConvBackpropFilter { spec, unpooled } => {
             let (parts, first, reads) = match unpooled {
                 None => {

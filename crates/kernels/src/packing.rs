@@ -1,8 +1,29 @@
 //! Copies of operands as tiles of products and convolutions read them: floats, in whole vectors. Numbers of other types are widened on
 //! the way.
 
+use plimsoll_base::Panels;
+
 use crate::element::InFloats;
 use crate::simd::{Four, Isa, Lanes};
+
+/// How a matrix of constants lies: the filter of a convolution, or the right operand of a product.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// Row by row.
+    Rows,
+    /// In the panels that [`panels_of`] says, without gaps.
+    Panels,
+}
+
+/// The panels in which products and convolutions read a matrix of so many columns. None where they are one: that is row by row.
+pub(crate) fn panels_of(isa: Isa, columns: u64) -> Option<Panels> {
+    let (lanes, vectors) = match isa {
+        Isa::Portable => (4, 2),
+        Isa::Avx2 => (8, 2),
+        Isa::Avx512 => (16, 4),
+    };
+    (columns > u64::from(lanes * vectors)).then_some(Panels { columns, lanes, vectors })
+}
 
 /// `(from, from_row, rows, vectors, last, to)`: copies so many vectors of each row, the last of them filled up with zeros.
 pub(crate) type CopyFn<E> = unsafe fn(*const E, usize, usize, usize, usize, *mut f32);

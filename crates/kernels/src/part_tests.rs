@@ -158,7 +158,7 @@ fn requests() -> Vec<KernelRequest> {
 /// What kernels of each numerics are made for a request.
 fn made(isa: Isa, request: &KernelRequest) -> Vec<(&'static str, Made)> {
     let exact = make(isa, request).ok().map(|made| ("exact", made));
-    let winograd = crate::anchor::winograd(isa, request).ok().flatten().map(|(made, _)| ("winograd", made));
+    let winograd = crate::anchor::winograd(isa, request, crate::packing::Order::Rows).ok().flatten().map(|(made, _)| ("winograd", made));
     exact.into_iter().chain(winograd).collect()
 }
 

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use plimsoll_base::{Bf16, F16};
+use plimsoll_base::{Bf16, F16, Panels};
 use plimsoll_device::{Args, Fault, Prepared};
 
 /// Bytes at a 64-byte boundary plus `shift`, with a guard of known bytes behind them.
@@ -111,6 +111,16 @@ pub fn run_pieces(
     scratch.check_guard("scratch");
     worker.check_guard("worker scratch");
     Ok(())
+}
+
+/// A matrix in panels.
+pub fn in_panels(panels: Panels, matrix: &[f32]) -> Vec<f32> {
+    let mut held = Vec::with_capacity(matrix.len());
+    for columns in panels.ranges() {
+        let rows = matrix.chunks_exact(panels.columns as usize);
+        rows.for_each(|row| held.extend_from_slice(&row[columns.start as usize..columns.end as usize]));
+    }
+    held
 }
 
 /// Plain numbers, which are their bytes.

@@ -8,7 +8,7 @@
 use std::collections::HashSet;
 use std::hash::{Hash, Hasher};
 
-use plimsoll_base::Bytes;
+use plimsoll_base::{Bytes, Panels, Result};
 use plimsoll_device::{DeviceKind, DeviceSpec};
 use plimsoll_graph::id::Id;
 use plimsoll_graph::{HostTensor, TensorData};
@@ -28,30 +28,28 @@ pub fn shares_value(spec: &DeviceSpec, bytes: Bytes) -> bool {
     reads_from_graph(spec) || bytes.0 >= spec.granularity.saturating_mul(SHARED_GRANULES)
 }
 
-/// The elements of a constant. Two are equal where type and bytes are, whatever their shapes.
-#[derive(Clone, Debug)]
-pub struct ConstantValue(HostTensor);
-
-impl ConstantValue {
-    /// Of a tensor.
-    pub fn new(tensor: &HostTensor) -> ConstantValue {
-        ConstantValue(tensor.reshaped([tensor.elements()].into()).unwrap_or_else(|_| tensor.clone()))
-    }
-
-    /// The elements, as a vector.
-    pub fn tensor(&self) -> &HostTensor {
-        &self.0
-    }
+/// The elements of a constant, in the order in which kernels read them. Two are equal where type, order and bytes are, whatever their
+/// shapes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ConstantValue {
+    tensor: HostTensor,
+    panels: Option<Panels>,
 }
 
-impl PartialEq for ConstantValue {
-    fn eq(&self, other: &ConstantValue) -> bool {
-        // Most often they are one tensor of the graph.
-        let is_one = match (self.0.bytes(), other.0.bytes()) {
-            (Some(mine), Some(theirs)) => std::ptr::eq(mine, theirs) && self.0.data_type() == other.0.data_type(),
-            _ => false,
-        };
-        is_one || self.0 == other.0
+impl ConstantValue {
+    /// Of a constant of a plan, and its elements.
+    pub fn new(constant: &PlanConstant, tensor: &HostTensor) -> ConstantValue {
+        let tensor = tensor.reshaped([tensor.elements()].into()).unwrap_or_else(|_| tensor.clone());
+        ConstantValue { tensor, panels: constant.panels }
+    }
+
+    /// All elements, as a vector that is held in their order. Where the graph has them so, they are the graph's.
+    ///
+    /// # Errors
+    /// RESOURCE_EXHAUSTED where the system has not the memory for what the graph has in another form; INVALID_ARGUMENT for panels that
+    /// the elements do not make.
+    pub fn full(&self) -> Result<HostTensor> {
+        self.panels.map_or_else(|| self.tensor.dense(), |panels| self.tensor.in_panels(panels))
     }
 }
 
@@ -60,12 +58,12 @@ impl Eq for ConstantValue {}
 impl Hash for ConstantValue {
     /// The first and the last element: they are the same however the elements are held.
     fn hash<H: Hasher>(&self, state: &mut H) {
-        (self.0.data_type(), self.0.elements()).hash(state);
-        let held = match self.0.data() {
+        (self.tensor.data_type(), self.tensor.elements(), self.panels).hash(state);
+        let held = match self.tensor.data() {
             TensorData::Repeated(leading) => Some(&leading[..]),
-            _ => self.0.bytes(),
+            _ => self.tensor.held(),
         };
-        let size = self.0.data_type().size().unwrap_or_default();
+        let size = self.tensor.data_type().size().unwrap_or_default();
         if let Some(held) = held.filter(|held| held.len() >= size) {
             (&held[..size], &held[held.len() - size..]).hash(state);
         }
@@ -96,7 +94,7 @@ impl<'a> ConstantBytes<'a> {
             if constant.device.is_none_or(|device| device.index() != index) {
                 continue;
             }
-            let value = ConstantValue::new(value);
+            let value = ConstantValue::new(constant, value);
             if !shares_value(self.spec, constant.bytes) {
                 own.insert(value);
             } else if self.shared.insert(value) {
@@ -106,7 +104,7 @@ impl<'a> ConstantBytes<'a> {
                 }
             }
         }
-        self.blocks += self.spec.reserved_for(own.iter().map(|value| Bytes(value.0.byte_len())));
+        self.blocks += self.spec.reserved_for(own.iter().map(|value| Bytes(value.tensor.byte_len())));
     }
 
     /// The bytes that are reserved.

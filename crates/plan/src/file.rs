@@ -16,7 +16,7 @@ use crate::verify::verify;
 /// The first bytes of files of plans.
 const FORMAT: &str = "plimsoll plan";
 /// The form of the rest. Plans of another form are refused.
-const VERSION: u32 = 4;
+const VERSION: u32 = 5;
 
 /// A plan with the request that it was made for.
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -80,7 +80,7 @@ impl Library for Kernels {
             cost: Cost { flops: number("flops").unwrap_or(0) as f64, bytes: 0.0 },
             load: Load { issued: number("issued").unwrap_or(0) as f64, ..Load::default() },
         };
-        let variant = |between, steps| Variant { name: "named".into(), numerics: "named".into(), between, steps };
+        let variant = |between, steps| Variant { name: "named".into(), numerics: "named".into(), between, steps, laid_out: None };
         let Some(bytes) = number("between") else { return Ok(vec![variant(Vec::new(), vec![step])]) };
         let reads = number("reads").unwrap_or(0) as u32;
         let first = (0..reads).map(StepArg::Argument).chain([StepArg::Between(0)]).collect();

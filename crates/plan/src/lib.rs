@@ -65,7 +65,7 @@ pub use evaluate::Evaluation;
 pub use file::{OpenRequest, PlanFile};
 pub use fit::{CurvePoint, Fitting, Lines, Searches, curve};
 pub use footprint::{Footprint, loading_buffer};
-pub use freeze::{Folded, Freeze, freeze};
+pub use freeze::{Folded, Freeze, freeze, hold_in_panels, in_panels};
 pub use growth::{Growth, Largest, SignatureInN, largest, said_of_gaps, shape_in_n};
 pub use inline::{Calls, Inlined, Part, inline};
 pub use joint::{Joint, JointNeed, Together};

@@ -137,13 +137,15 @@ pub(crate) fn pack(request: &Request<'_>, mut lir: Lir, floors: &[Bytes], fittin
     Ok(plan)
 }
 
-/// Keeps the constants that works read; those that are only copied somewhere stay in the graph's memory.
+/// Keeps the constants that works read; those that are only copied somewhere stay in the graph's memory. What the graph has in panels and
+/// is copied from is there twice.
 pub(crate) fn settle_constants(lir: &mut Lir) {
     let mut kept: HashMap<ConstantId, bool> = HashMap::new();
     for work in lir.works.values() {
         for view in &work.inputs {
             if let Home::Constant(index) = lir.values[view.value].home {
-                *kept.entry(index).or_default() |= !matches!(work.kind, WorkKind::Copy | WorkKind::Outside { .. });
+                let is_spread = lir.constants[index].panels.is_none() && lir.constant_values[index].panels().is_some();
+                *kept.entry(index).or_default() |= is_spread || !matches!(work.kind, WorkKind::Copy | WorkKind::Outside { .. });
             }
         }
     }

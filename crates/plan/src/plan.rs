@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use plimsoll_base::{Bytes, DataType};
+use plimsoll_base::{Bytes, DataType, Panels};
 use plimsoll_device::{DeviceKind, Program};
 use plimsoll_graph::{HostTensor, NodeId, Output, Shape, define_id};
 use serde::{Deserialize, Serialize};
@@ -182,6 +182,9 @@ pub struct PlanConstant {
     pub bytes: Bytes,
     /// The device whose kernels read it; none where it is only copied somewhere from the graph.
     pub device: Option<DeviceId>,
+    /// The panels in which these kernels read it; none where it is row-major. It takes as many bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub panels: Option<Panels>,
 }
 
 /// A fed tensor.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use plimsoll_base::{Bytes, Error, Result};
-use plimsoll_device::{KernelCall, Variant};
+use plimsoll_device::{KernelCall, LaidOut, Variant};
 use plimsoll_graph::Shape;
 use plimsoll_graph::id::Id;
 use plimsoll_request::KernelRequest;
@@ -40,6 +40,14 @@ impl Prepare {
 /// # Errors
 /// The errors of the device's library; UNIMPLEMENTED where no variant has these numerics.
 pub(crate) fn choose(request: &Request<'_>, device: DeviceId, kernel: &KernelRequest) -> Result<Variant> {
+    choose_laid_out(request, device, kernel, &[])
+}
+
+/// As [`choose`], where some arguments may be read in panels: if a variant of the same numerics does, it takes no more time.
+///
+/// # Errors
+/// As [`choose`].
+pub(crate) fn choose_laid_out(request: &Request<'_>, device: DeviceId, kernel: &KernelRequest, may_be: &[LaidOut]) -> Result<Variant> {
     let spec = &request.devices[device.index()];
     let library = request.libraries[device.index()];
     let variants_of = |kernel: &KernelRequest| -> Result<Vec<Variant>> {
@@ -49,9 +57,17 @@ pub(crate) fn choose(request: &Request<'_>, device: DeviceId, kernel: &KernelReq
     let bare = kernel.bare_convolution().map(|bare| variants_of(&bare)).transpose()?;
     let numerics = request.costs.numerics(spec.instructions, bare.as_ref().unwrap_or(&variants)).map(str::to_string);
     let seconds = |variant: &Variant| variant.steps.iter().map(|step| request.costs.step_seconds(spec, step)).sum::<f64>();
-    let of_these = variants.into_iter().filter(|variant| numerics.as_deref().is_some_and(|numerics| variant.is_of(numerics)));
-    let best = of_these.min_by(|one, other| seconds(one).total_cmp(&seconds(other)));
-    best.ok_or_else(|| Error::unimplemented(format!("{} has no kernel for it", spec.name)))
+    let best = |variants: Vec<Variant>| {
+        let of_these = variants.into_iter().filter(|variant| numerics.as_deref().is_some_and(|numerics| variant.is_of(numerics)));
+        of_these.min_by(|one, other| seconds(one).total_cmp(&seconds(other)))
+    };
+    for laid_out in may_be {
+        let variants = library.laid_out(spec, kernel, *laid_out)?;
+        if let Some(best) = best(variants.into_iter().filter(|variant| !variant.steps.is_empty()).collect()) {
+            return Ok(best);
+        }
+    }
+    best(variants).ok_or_else(|| Error::unimplemented(format!("{} has no kernel for it", spec.name)))
 }
 
 /// Whether a device has a kernel for a request.

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use plimsoll_base::{Error, Result};
-use plimsoll_device::{KernelCall, Step, StepArg, Variant};
+use plimsoll_device::{KernelCall, LaidOut, Step, StepArg, Variant};
 use plimsoll_request::KernelRequest;
 
 use crate::Request;
-use crate::lir::{Arg, Home, Lir, ValueId, View, Work, WorkId, WorkKind};
+use crate::lir::{Arg, ConstantId, Home, Lir, ValueId, View, Work, WorkId, WorkKind};
 use crate::plan::DeviceId;
-use crate::prepare::{choose, request_of};
+use crate::prepare::{choose_laid_out, request_of};
 
 /// Replaces requests by the steps of their variants.
 ///
@@ -28,11 +28,17 @@ pub(crate) fn select(request: &Request<'_>, lir: &mut Lir) -> Result<()> {
             _ => continue,
         };
         let (is_anchor, node) = (matches!(work.kind, WorkKind::Anchor { .. }), work.nodes[0]);
-        let answered = answer(request, work.device, &asked, &args, work);
+        let held = held_in_panels(lir, &args, work);
+        let may_be: Vec<LaidOut> = held.iter().map(|held| held.laid_out).collect();
+        let answered = answer_laid_out(request, work.device, &asked, &args, work, &may_be);
         let replaced = answered.and_then(|variant| match variant.steps.len() {
             // An anchor that is one kernel stays what it is.
-            1 if is_anchor => Ok(()),
-            _ => Steps { asked, args, variant }.replace(lir, id),
+            1 if is_anchor && variant.laid_out.is_none() => Ok(()),
+            _ => {
+                let mut read = held.iter().filter(|held| variant.laid_out == Some(held.laid_out));
+                read.try_for_each(|held| held.read(lir, id))?;
+                Steps { asked, args, variant }.replace(lir, id)
+            }
         });
         replaced.map_err(|error| error.at_node(&request.graph.node(node).name))?;
     }
@@ -45,7 +51,19 @@ pub(crate) fn select(request: &Request<'_>, lir: &mut Lir) -> Result<()> {
 /// As [`choose`]; UNIMPLEMENTED where a variable has to change in place and does not. INTERNAL where one kernel has to compute the
 /// request and several do.
 pub(crate) fn answer(request: &Request<'_>, device: DeviceId, asked: &KernelRequest, args: &[Arg], work: &Work) -> Result<Variant> {
-    let variant = choose(request, device, asked)?;
+    answer_laid_out(request, device, asked, args, work, &[])
+}
+
+/// As [`answer`], where these arguments may be read in panels.
+fn answer_laid_out(
+    request: &Request<'_>,
+    device: DeviceId,
+    asked: &KernelRequest,
+    args: &[Arg],
+    work: &Work,
+    may_be: &[LaidOut],
+) -> Result<Variant> {
+    let variant = choose_laid_out(request, device, asked, may_be)?;
     if *args == Arg::all(work.inputs.len(), work.outputs.len()) {
         return Ok(variant);
     }
@@ -59,6 +77,34 @@ pub(crate) fn answer(request: &Request<'_>, device: DeviceId, asked: &KernelRequ
         return Err(Error::unimplemented(format!("{name} of its device does not update in place")));
     }
     Ok(variant)
+}
+
+/// An input of a work that is a constant which the graph holds in panels.
+struct Held {
+    laid_out: LaidOut,
+    input: usize,
+    constant: ConstantId,
+}
+
+fn held_in_panels(lir: &Lir, args: &[Arg], work: &Work) -> Vec<Held> {
+    let held = |(argument, arg): (u32, &Arg)| {
+        let Arg::Input(input) = *arg else { return None };
+        let Home::Constant(constant) = lir.values[work.inputs[input].value].home else { return None };
+        let panels = lir.constant_values[constant].panels()?;
+        Some(Held { laid_out: LaidOut { argument, panels }, input, constant })
+    };
+    (0..).zip(args).filter_map(held).collect()
+}
+
+impl Held {
+    /// Has a work read the constant in panels.
+    fn read(&self, lir: &mut Lir, id: WorkId) -> Result<()> {
+        let (value, known) = (lir.constant_values[self.constant].clone(), lir.constants[self.constant].clone());
+        let device = lir.works[id].device;
+        let laid_out = lir.constant_in(Some(self.laid_out.panels), &value, device, known.tensor, &known.name)?;
+        lir.works[id].inputs[self.input].value = laid_out;
+        Ok(())
+    }
 }
 
 /// A request and the variant that computes it.

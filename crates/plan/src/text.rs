@@ -34,7 +34,9 @@ impl Display for Plan {
             writeln!(f, "variable {index}: {} {}{} on {device}", variable.name, variable.data_type, variable.shape)?;
         }
         for (index, constant) in self.constants.iter().enumerate() {
-            writeln!(f, "constant {index}: {} {}{}", constant.name, constant.data_type, constant.shape)?;
+            write!(f, "constant {index}: {} {}{}", constant.name, constant.data_type, constant.shape)?;
+            constant.panels.iter().try_for_each(|panels| write!(f, " in {panels}"))?;
+            writeln!(f)?;
         }
         for (index, call) in self.calls.iter().enumerate() {
             write!(f, "file {index}: ")?;

@@ -183,8 +183,7 @@ impl Devices {
     /// # Errors
     /// As [`Devices::session`]; NOT_FOUND where files are not there; the flaw of a file.
     pub fn session_with(&self, graph: Graph, values: &Values, init: Vec<String>) -> Result<Session> {
-        let session = self.unlogged(&graph, values, init)?;
-        drop(graph);
+        let session = self.unlogged(graph, values, init)?;
         // By first fit and by time it is placed again, when its runs are known.
         if !self.inner.options().placement.looks_at_runs() {
             self.write_log(&session);
@@ -192,10 +191,9 @@ impl Devices {
         Ok(session)
     }
 
-    pub(crate) fn unlogged(&self, graph: &Graph, values: &Values, init: Vec<String>) -> Result<Session> {
+    pub(crate) fn unlogged(&self, graph: Graph, values: &Values, init: Vec<String>) -> Result<Session> {
         let (registry, files) = (self.registry.clone(), Arc::new(Files));
-        let stated = vocabulary::read_in(graph);
-        let graph = stated.as_ref().unwrap_or(graph);
+        let graph = vocabulary::read_in(&graph).unwrap_or(graph);
         let (mut run, mut objects) = (Vec::new(), Objects::default());
         let mut stored = |graph: &Graph| {
             let mut opened = values.open(graph)?;

@@ -1,13 +1,13 @@
 //! A plan for people: whether it fits, and its peaks.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 
 use plimsoll_base::{Bytes, DataType, Result, column_width, pad_left, pad_right};
 use plimsoll_device::{DeviceName, Work};
 use plimsoll_graph::id::Id;
 use plimsoll_graph::{NodeId, Shape};
-use plimsoll_plan::{Between, Certainty, DeviceId, DevicePlan, Holds, Needs, Transfer};
+use plimsoll_plan::{Between, Certainty, ConstantValue, DeviceId, DevicePlan, Holds, Needs, Transfer};
 use plimsoll_runtime::{CheckedPlan, Session};
 
 use crate::fit::Fitting;
@@ -194,6 +194,13 @@ impl Plan {
         segments.iter().filter_map(|(node, every)| self.nodes.get(node).map(|(name, ..)| (name.as_str(), *every)))
     }
 
+    /// For each constant that kernels read in panels of columns and not row by row: its node, and its bytes. They are laid out once, with
+    /// [`crate::Options::freeze`].
+    pub fn laid_out(&self) -> impl Iterator<Item = (&str, Bytes)> {
+        let laid_out = self.inner.constants.iter().filter(|constant| constant.panels.is_some());
+        laid_out.map(|constant| (constant.name.as_str(), constant.bytes))
+    }
+
     /// How it was made to fit, where it was.
     pub fn fitting(&self) -> Option<&Fitting> {
         self.inner.fitting.as_ref()
@@ -324,6 +331,17 @@ impl fmt::Display for Plan {
             match loops {
                 0 => writeln!(f, "in stages: the size of {from} depends on {first}{more}; {rest}")?,
                 _ => writeln!(f, "in stages: the session runs the iterations of {first}{more} one by one; {rest}")?,
+            }
+        }
+        match self.laid_out().count() {
+            0 => {}
+            count => {
+                // Equal ones are there once.
+                let values = self.inner.constant_values().filter(|(constant, _)| constant.panels.is_some());
+                let values: HashMap<ConstantValue, Bytes> =
+                    values.map(|(constant, value)| (ConstantValue::new(constant, value), constant.bytes)).collect();
+                let bytes: Bytes = values.into_values().sum();
+                writeln!(f, "laid out once: {count} {}, {bytes}", if count == 1 { "constant" } else { "constants" })?;
             }
         }
         if let Some(fitting) = self.fitting() {

@@ -74,7 +74,7 @@ impl<'a> Several<'a> {
     /// # Errors
     /// As [`Devices::session`].
     pub fn graph(&mut self, name: &str, graph: Graph, runs: Vec<Signature>) -> Result<&mut Self> {
-        let session = self.devices.unlogged(&graph, &Values::default(), Vec::new())?;
+        let session = self.devices.unlogged(graph, &Values::default(), Vec::new())?;
         self.models.push(OneOfSeveral { name: name.to_string(), session, runs });
         Ok(self)
     }
@@ -94,7 +94,7 @@ impl<'a> Several<'a> {
     pub fn load_tagged(&mut self, path: impl AsRef<Path>, tags: &Tags, mut runs: Vec<Signature>) -> Result<&mut Self> {
         let path = path.as_ref();
         let SavedGraph { graph, values, init, signatures, .. } = SavedGraph::of(model::read(path)?.with_tags(tags)?, path)?;
-        let session = self.devices.unlogged(&self.devices.resolve(graph)?, &values, init)?.with_signatures(signatures);
+        let session = self.devices.unlogged(self.devices.resolve(graph)?, &values, init)?.with_signatures(signatures);
         let session = session.prepared_for_signatures(self.devices.registry());
         if !session.preparation().is_empty() {
             runs.insert(0, Signature { targets: session.preparation().to_vec(), ..Signature::default() });

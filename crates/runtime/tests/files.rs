@@ -135,7 +135,7 @@ impl Graph {
     fn session(mut self, devices: &Devices, store: &Store) -> Session {
         self.0.global_variables_initializer().unwrap();
         let registry = self.0.registry().clone();
-        Session::with_files(devices, &self.0.finish(), registry, Arc::new(store.clone()), &mut |_| Ok(None), &[]).unwrap()
+        Session::with_files(devices, self.0.finish(), registry, Arc::new(store.clone()), &mut |_| Ok(None), &[]).unwrap()
     }
 
     /// A variable of ones: its handle.

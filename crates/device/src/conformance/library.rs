@@ -36,7 +36,13 @@ impl TestKernels {
 }
 
 fn variant(prepared: &Prepared) -> Variant {
-    Variant { name: "test".into(), numerics: "test".into(), between: Vec::new(), steps: vec![Step::of(prepared, None, Load::default())] }
+    Variant {
+        name: "test".into(),
+        numerics: "test".into(),
+        between: Vec::new(),
+        steps: vec![Step::of(prepared, None, Load::default())],
+        laid_out: None,
+    }
 }
 
 impl Library for TestKernels {

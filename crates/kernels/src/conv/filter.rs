@@ -12,7 +12,7 @@ use plimsoll_device::{Args, Cost, CpuKernel, Fault, Prepared};
 
 use super::Sizes;
 use super::axis::{Axis, Run};
-use super::tiles::{Code, Panel, Rows, Tile, code};
+use super::tiles::{Ahead, Code, Panel, Rows, Tile, code};
 use crate::cut::elements;
 use crate::element::InFloats;
 use crate::expr::Changes;
@@ -459,6 +459,7 @@ impl<E: InFloats> FilterGradient<E> {
                             last: panel.last,
                             add: true,
                             changes: Changes::NONE,
+                            ahead: Ahead::NONE,
                         };
                         if let Some(compute) = self.code.packed[part.len() - 1][panel.vectors - 1] {
                             // SAFETY: all numbers of the block have been widened; the sums are the unit's.
@@ -506,6 +507,7 @@ impl<E: InFloats> FilterGradient<E> {
                         last: panel.last,
                         add: true,
                         changes: Changes::NONE,
+                        ahead: Ahead::NONE,
                     };
                     if let Some(compute) = table[part.len() - 1][panel.vectors - 1] {
                         // SAFETY: every position of the block sees these taps on the operand; the elements of the gradient by

@@ -24,6 +24,7 @@ use plimsoll_request::window::{Layout, WindowAxis};
 use crate::cut::elements;
 use crate::element::of_type;
 use crate::narrow::cast;
+use crate::packing::{Order, panels_of};
 use crate::simd::Isa;
 use plimsoll_request::anchor::Epilogue;
 use plimsoll_request::pool::{PoolSpec, Pooling};
@@ -158,6 +159,12 @@ pub fn conv(spec: ConvSpec, epilogue: Option<Epilogue>) -> Result<Prepared> {
 /// # Errors
 /// As [`conv`].
 pub fn conv_on(isa: Isa, spec: ConvSpec, epilogue: Option<Epilogue>) -> Result<Prepared> {
+    conv_of(isa, spec, epilogue, Order::Rows)
+}
+
+/// As [`conv_on`], with a filter of that order.
+pub(crate) fn conv_of(isa: Isa, spec: ConvSpec, epilogue: Option<Epilogue>, order: Order) -> Result<Prepared> {
+    require_order(isa, &spec, order)?;
     if spec.data_type == DataType::Double {
         return doubles::prepare(&spec, doubles::Work::Forward, epilogue.as_ref());
     }
@@ -166,7 +173,7 @@ pub fn conv_on(isa: Isa, spec: ConvSpec, epilogue: Option<Epilogue>) -> Result<P
     of_type!(
         spec.data_type,
         [Float, Half, Bfloat16],
-        E => Ok(direct::forward::<E>(isa, &spec, epilogue, false)?.0),
+        E => Ok(direct::forward::<E>(isa, &spec, epilogue, false, order)?.0),
         _ => Err(refused(&spec)),
     )
 }
@@ -185,9 +192,29 @@ pub fn conv_pooled(spec: ConvSpec, epilogue: Option<Epilogue>, pooling: Pooling)
 /// # Errors
 /// As [`conv_pooled`].
 pub fn conv_pooled_on(isa: Isa, spec: ConvSpec, epilogue: Option<Epilogue>, pooling: Pooling) -> Result<Prepared> {
+    conv_pooled_of(isa, spec, epilogue, pooling, Order::Rows)
+}
+
+/// As [`conv_pooled_on`], with a filter of that order.
+pub(crate) fn conv_pooled_of(isa: Isa, spec: ConvSpec, epilogue: Option<Epilogue>, pooling: Pooling, order: Order) -> Result<Prepared> {
+    require_order(isa, &spec, order)?;
     spec.check()?;
     floats_only(&spec)?;
-    pooled::prepare(isa, &spec, epilogue, &pooling)
+    pooled::prepare(isa, &spec, epilogue, &pooling, order)
+}
+
+/// Whether a convolution can have its filter in panels: floats of one group, in more than one panel.
+pub(crate) fn reads_panels(isa: Isa, spec: &ConvSpec) -> bool {
+    spec.data_type == DataType::Float && spec.groups == 1 && panels_of(isa, spec.out_c).is_some()
+}
+
+/// # Errors
+/// UNIMPLEMENTED for a filter in panels where there can be none.
+fn require_order(isa: Isa, spec: &ConvSpec, order: Order) -> Result<()> {
+    match order {
+        Order::Panels if !reads_panels(isa, spec) => Err(Error::unimplemented(format!("a filter in panels of {spec:?}"))),
+        _ => Ok(()),
+    }
 }
 
 /// `Conv2DBackpropInput` and `Conv3DBackpropInputV2`: the gradient by the input, given the one by the result. Arguments: filter, gradient by the

@@ -8,6 +8,7 @@ use plimsoll_device::{Args, CpuKernel, Fault, Prepared};
 
 use super::direct;
 use crate::cut::elements;
+use crate::packing::Order;
 use crate::pool::PoolImages;
 use crate::simd::Isa;
 use plimsoll_request::anchor::Epilogue;
@@ -33,7 +34,7 @@ struct Pooled {
     place: usize,
 }
 
-pub(super) fn prepare(isa: Isa, spec: &ConvSpec, epilogue: Option<Epilogue>, pooling: &Pooling) -> Result<Prepared> {
+pub(super) fn prepare(isa: Isa, spec: &ConvSpec, epilogue: Option<Epilogue>, pooling: &Pooling, order: Order) -> Result<Prepared> {
     let fits = pooling.spec.input() == spec.output()
         && spec.axes.filled()[0] == WindowAxis::ONE
         && pooling.maxima == Maxima::First
@@ -43,7 +44,7 @@ pub(super) fn prepare(isa: Isa, spec: &ConvSpec, epilogue: Option<Epilogue>, poo
         return Err(Error::invalid_argument(format!("results {:?} of a convolution pooled as {:?}", spec.output(), pooling.spec)));
     }
     let pool = PoolImages::new(isa, pooling)?;
-    let (conv, images) = direct::forward::<f32>(isa, spec, epilogue, true)?;
+    let (conv, images) = direct::forward::<f32>(isa, spec, epilogue, true, order)?;
     let image = elements(&spec.output()[1..])?;
     let place = conv.per_worker.next_multiple_of(64);
     let buffer = elements(&[images as u64, image as u64])? as u64 * 4;

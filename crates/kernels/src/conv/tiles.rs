@@ -2,6 +2,8 @@
 
 #![expect(clippy::needless_range_loop, reason = "arrays of registers, indexed alike")]
 
+use std::cell::Cell;
+
 use crate::expr::{Changes, change};
 use crate::packing::part;
 use crate::simd::{Four, Isa, Lanes};
@@ -35,6 +37,54 @@ pub(super) struct Tile<'a> {
     pub add: bool,
     /// How the results are changed before they are written.
     pub changes: Changes<'a>,
+    /// The numbers that are wanted soon.
+    pub ahead: Ahead,
+}
+
+/// Numbers that a tile asks for while it computes: a line for each of its terms. What comes from beyond the second cache is there then when
+/// its turn comes.
+#[derive(Clone, Copy)]
+pub(super) struct Ahead {
+    /// The first.
+    pub start: *const f32,
+    /// From term to term, in elements; 0 asks for nothing.
+    pub term: usize,
+}
+
+impl Ahead {
+    /// Nothing.
+    pub const NONE: Ahead = Ahead { start: std::ptr::null(), term: 0 };
+}
+
+/// Rows of B that are wanted soon, of which tiles ask for a part each.
+pub(super) struct Wanted {
+    /// The first row, and from row to row.
+    pub start: *const f32,
+    pub term: usize,
+    pub rows: usize,
+    /// Lines of a row.
+    pub lines: usize,
+    /// How many lines have been asked for: those of a column of lines follow each other.
+    asked: Cell<usize>,
+}
+
+impl Wanted {
+    /// So many rows of a panel's columns.
+    pub fn new(start: *const f32, term: usize, rows: usize, columns: usize) -> Wanted {
+        // A line has 16 numbers.
+        Wanted { start, term, rows, lines: columns.div_ceil(16), asked: Cell::new(0) }
+    }
+
+    /// What a tile of so many terms asks for.
+    pub fn next(&self, terms: usize) -> Ahead {
+        let asked = self.asked.get();
+        if asked >= self.rows * self.lines {
+            return Ahead::NONE;
+        }
+        let (line, row) = (asked / self.rows, asked % self.rows);
+        self.asked.set(asked + terms.min(self.rows - row));
+        Ahead { start: self.start.wrapping_add(line * 16 + row * self.term), term: self.term }
+    }
 }
 
 /// Where rows begin, such that each is found from the first by one addition: multiples of the distance that an address cannot
@@ -129,17 +179,21 @@ pub(super) fn code(isa: Isa) -> &'static Code {
     }
 }
 
+/// The sums of a tile; with `AHEAD` it asks for what is wanted soon meanwhile.
 #[inline(always)]
-unsafe fn tile<V: Lanes, const M: usize, const N: usize, const DIRECT: bool>(tile: &Tile<'_>) {
-    // SAFETY: the caller's promise. There are `outer` rounds of `inner` terms. A has `M` rows of them, and B as many rows
-    // of `N` vectors. The last vector has `last` elements if `DIRECT`. There is a tile of results.
+unsafe fn sum<V: Lanes, const M: usize, const N: usize, const DIRECT: bool, const AHEAD: bool>(tile: &Tile<'_>, sums: &mut [[V; N]; M]) {
+    let (a_rows, last) = (tile.a_rows, tile.last);
+    let mut ahead = tile.ahead.start;
+    // SAFETY: as `tile`.
     unsafe {
-        let mut sums = [[V::zero(); N]; M];
-        let (a_rows, last) = (tile.a_rows, tile.last);
         for round in 0..tile.outer {
             let mut a = tile.a.wrapping_add(round * tile.a_outer);
             let mut b = tile.b.wrapping_add(round * tile.b_outer);
             for _ in 0..tile.inner {
+                if AHEAD {
+                    V::fetch_ahead(ahead);
+                    ahead = ahead.wrapping_add(tile.ahead.term);
+                }
                 let mut columns = [V::zero(); N];
                 for v in 0..N {
                     let from = b.add(v * V::COUNT);
@@ -154,6 +208,21 @@ unsafe fn tile<V: Lanes, const M: usize, const N: usize, const DIRECT: bool>(til
                 a = a.wrapping_add(tile.a_term);
                 b = b.wrapping_add(tile.b_term);
             }
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn tile<V: Lanes, const M: usize, const N: usize, const DIRECT: bool>(tile: &Tile<'_>) {
+    // SAFETY: the caller's promise. There are `outer` rounds of `inner` terms. A has `M` rows of them, and B as many rows
+    // of `N` vectors. The last vector has `last` elements if `DIRECT`. There is a tile of results.
+    unsafe {
+        let mut sums = [[V::zero(); N]; M];
+        let last = tile.last;
+        if !DIRECT && N > 1 && tile.ahead.term > 0 {
+            sum::<V, M, N, DIRECT, true>(tile, &mut sums);
+        } else {
+            sum::<V, M, N, DIRECT, false>(tile, &mut sums);
         }
         let to = |r: usize, v: usize| tile.c.wrapping_add(r * tile.c_row + v * V::COUNT);
         if tile.add {

@@ -12,7 +12,7 @@ use super::tiles::{Code, DotFn, Tile, code, dot_of};
 use crate::element::InFloats;
 use crate::expr::{Bases, Chain, Changes, Link, TileProgram, elements};
 use crate::narrow::cast;
-use crate::packing::{Packing, packing, part};
+use crate::packing::{Order, Packing, packing, panels_of, part};
 use crate::simd::Isa;
 use plimsoll_request::anchor::Epilogue;
 use plimsoll_request::product::ProductSpec;
@@ -108,6 +108,9 @@ struct Blocked<E> {
     left: Left,
     /// Whether B is copied; of floats only it need not be.
     pack_b: bool,
+    /// Where B lies in panels without gaps, the columns of each; then a piece has so many whole ones, but for the last.
+    panels: Vec<Range<usize>>,
+    piece_panels: usize,
     epilogue: Option<TileProgram>,
     /// The epilogue as changes of a tile of results, where it is a chain, and the argument that is the result.
     chain: Option<(Chain, usize)>,
@@ -134,7 +137,18 @@ impl<E> std::fmt::Debug for Blocked<E> {
 const WIDENED_COLUMNS: usize = 256;
 const WIDENED_ROWS: usize = 256;
 
-pub(super) fn prepare<E: InFloats>(isa: Isa, spec: ProductSpec, epilogue: Option<Epilogue>, tuning: Tuning) -> Result<Prepared> {
+/// Whether a product can have B in panels: floats, one product, as rows of columns, in more than one panel.
+pub(crate) fn reads_panels(isa: Isa, spec: &ProductSpec) -> bool {
+    spec.batch == 1 && spec.places.is_none() && !spec.transpose_b && panels_of(isa, spec.n).is_some()
+}
+
+pub(super) fn prepare<E: InFloats>(
+    isa: Isa,
+    spec: ProductSpec,
+    epilogue: Option<Epilogue>,
+    tuning: Tuning,
+    order: Order,
+) -> Result<Prepared> {
     let is_widened = E::TYPE != DataType::Float;
     let sides = sides(&spec)?;
     let code = code(isa);
@@ -165,6 +179,14 @@ pub(super) fn prepare<E: InFloats>(isa: Isa, spec: ProductSpec, epilogue: Option
             Some(program)
         }
     };
+    let panels: Vec<Range<usize>> = match (order, panels_of(isa, spec.n)) {
+        (Order::Rows, _) => Vec::new(),
+        (Order::Panels, Some(panels)) if !is_widened && reads_panels(isa, &spec) => {
+            panels.ranges().map(|range| range.start as usize..range.end as usize).collect()
+        }
+        (Order::Panels, _) => return Err(Error::unimplemented(format!("a product with its right side in panels: {spec:?}"))),
+    };
+    let tuning = if panels.is_empty() { tuning } else { Tuning { pack_b: Some(false), ..tuning } };
     let tuning = if is_widened { Tuning { pack_b: Some(true), ..tuning } } else { tuning };
     let mut cut = cut(&sides, code, &tuning);
     let is_dot = sides.is_dot();
@@ -182,8 +204,14 @@ pub(super) fn prepare<E: InFloats>(isa: Isa, spec: ProductSpec, epilogue: Option
         cut.rows = if cut.rows > WIDENED_ROWS { evenly(sides.m, WIDENED_ROWS, code.rows) } else { cut.rows };
         cut.columns = if cut.columns > WIDENED_COLUMNS { evenly(sides.n, WIDENED_COLUMNS, code.lanes) } else { cut.columns };
     }
+    let widest = code.vectors * code.lanes;
+    let piece_panels = (cut.columns / widest).clamp(1, panels.len().max(1));
+    if !panels.is_empty() {
+        cut.columns = piece_panels * widest;
+    }
     let piece_count = |all: usize, piece: usize| all.div_ceil(piece).max(1);
-    let (row_pieces, column_pieces) = (piece_count(sides.m, cut.rows), piece_count(sides.n, cut.columns));
+    let row_pieces = piece_count(sides.m, cut.rows);
+    let column_pieces = if panels.is_empty() { piece_count(sides.n, cut.columns) } else { panels.len().div_ceil(piece_panels) };
     let chunks = row_pieces.checked_mul(column_pieces).and_then(|pieces| pieces.checked_mul(batch.max(1)));
     let chunks =
         chunks.and_then(|chunks| u32::try_from(chunks).ok()).ok_or_else(|| Error::invalid_argument("a product with too many pieces"))?;
@@ -222,6 +250,8 @@ pub(super) fn prepare<E: InFloats>(isa: Isa, spec: ProductSpec, epilogue: Option
         by_strips,
         left,
         pack_b,
+        panels,
+        piece_panels,
         epilogue,
         chain,
         tile_rows,
@@ -313,7 +343,10 @@ impl<E: InFloats> CpuKernel for Blocked<E> {
                 false => (piece / self.column_pieces, piece % self.column_pieces),
             };
             let rows = row_piece * self.rows..((row_piece + 1) * self.rows).min(self.sides.m);
-            let columns = column_piece * self.columns..((column_piece + 1) * self.columns).min(self.sides.n);
+            let columns = match self.panels.chunks(self.piece_panels).nth(column_piece) {
+                Some(panels) => panels[0].start..panels[panels.len() - 1].end,
+                None => column_piece * self.columns..((column_piece + 1) * self.columns).min(self.sides.n),
+            };
             // SAFETY: the pieces are within the matrices, whose sizes the caller of `CpuKernel::run` answers for.
             unsafe { self.piece(matrix, rows, columns, args)? };
         }
@@ -416,20 +449,34 @@ impl<E: InFloats> Blocked<E> {
                 }
             }
             let all_vectors = columns.len().div_ceil(code.lanes);
-            let panels = all_vectors.div_ceil(code.vectors);
-            for panel in 0..panels {
-                let panel = part(all_vectors, panels, panel);
-                let column = columns.start + panel.start * code.lanes;
-                let vectors = panel.len();
-                let last = code.lanes.min(columns.end - (column + (vectors - 1) * code.lanes));
-                let (b_panel, b_term) = if self.pack_b {
+            let first = self.panels.partition_point(|panel| panel.start < columns.start);
+            let panels = match self.panels.is_empty() {
+                true => all_vectors.div_ceil(code.vectors),
+                false => self.panels.partition_point(|panel| panel.end <= columns.end) - first,
+            };
+            for number in 0..panels {
+                let (column, end) = match self.panels.get(first + number) {
+                    Some(panel) => (panel.start, panel.end),
+                    None => {
+                        let panel = part(all_vectors, panels, number);
+                        let at = |vector: usize| columns.start + vector * code.lanes;
+                        (at(panel.start), at(panel.end).min(columns.end))
+                    }
+                };
+                let vectors = (end - column).div_ceil(code.lanes);
+                let last = end - (column + (vectors - 1) * code.lanes);
+                let (b_panel, b_term) = if !self.panels.is_empty() {
+                    let width = end - column;
+                    (b.wrapping_add(k * column + term * width).cast::<f32>(), width)
+                } else if self.pack_b {
                     // SAFETY: the panel's columns and terms are in B; scratch has room for whole vectors of them.
                     unsafe { self.pack(b, term..term + terms, column, vectors, last, b_scratch) };
                     (b_scratch.cast_const(), vectors * code.lanes)
                 } else {
                     (b.wrapping_add(term * b_row + column).cast::<f32>(), b_row)
                 };
-                let table = if self.pack_b { &code.packed } else { &code.direct };
+                let is_whole = self.pack_b || (!self.panels.is_empty() && last == code.lanes);
+                let table = if is_whole { &code.packed } else { &code.direct };
                 for number in 0..tiles {
                     let part = part(rows.len(), tiles, number);
                     let (a, a_row, a_term) = match self.left {

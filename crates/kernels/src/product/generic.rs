@@ -11,6 +11,7 @@ use super::matrices::Matrices;
 use super::{Tuning, blocked};
 use crate::element::{Element, of_type};
 use crate::expr::elements;
+use crate::packing::Order;
 use crate::simd::Isa;
 use plimsoll_request::product::ProductSpec;
 
@@ -20,8 +21,7 @@ use plimsoll_request::product::ProductSpec;
 /// # Errors
 /// UNIMPLEMENTED where there is none for the type; INVALID_ARGUMENT for sizes that no memory holds.
 pub fn product_generic(isa: Isa, data_type: DataType, spec: &ProductSpec) -> Result<Prepared> {
-    let prepared =
-        of_type!(data_type, [Float, Half, Bfloat16], E => Some(blocked::prepare::<E>(isa, *spec, None, Tuning::default())), _ => None);
+    let prepared = of_type!(data_type, [Float, Half, Bfloat16], E => Some(blocked::prepare::<E>(isa, *spec, None, Tuning::default(), Order::Rows)), _ => None);
     prepared.unwrap_or_else(|| {
         let refused = || Err(Error::unimplemented(format!("products of {data_type}")));
         of_type!(data_type, [Double, Int32, Int64], E => prepare::<E>(spec), _ => refused())

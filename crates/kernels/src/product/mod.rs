@@ -11,11 +11,13 @@ mod tiles;
 use plimsoll_base::Result;
 use plimsoll_device::Prepared;
 
+use crate::packing::Order;
 use crate::simd::Isa;
 use plimsoll_request::anchor::Epilogue;
 use plimsoll_request::product::ProductSpec;
 
 pub use blocked::Tuning;
+pub(crate) use blocked::reads_panels;
 pub use generic::product_generic;
 
 /// The product of float matrices. Arguments: A, B, C; with an epilogue A, B, its further operands, its results, each dense of
@@ -35,5 +37,13 @@ pub fn product(spec: ProductSpec, epilogue: Option<Epilogue>) -> Result<Prepared
 /// # Errors
 /// As [`product`].
 pub fn product_on(isa: Isa, spec: ProductSpec, epilogue: Option<Epilogue>, tuning: Tuning) -> Result<Prepared> {
-    blocked::prepare::<f32>(isa, spec, epilogue, tuning)
+    blocked::prepare::<f32>(isa, spec, epilogue, tuning, Order::Rows)
+}
+
+/// As [`product_on`], with B in the panels of [`crate::packing::panels_of`].
+///
+/// # Errors
+/// As [`product_on`]; UNIMPLEMENTED where B cannot lie so.
+pub(crate) fn product_of_panels(isa: Isa, spec: ProductSpec, epilogue: Option<Epilogue>, tuning: Tuning) -> Result<Prepared> {
+    blocked::prepare::<f32>(isa, spec, epilogue, tuning, Order::Panels)
 }

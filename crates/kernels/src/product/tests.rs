@@ -10,6 +10,7 @@ use super::*;
 use crate::element::InFloats;
 use crate::expr::{Chain, elementwise_on};
 use crate::library::make;
+use crate::packing::panels_of;
 use crate::testing;
 use plimsoll_request::KernelRequest;
 use plimsoll_request::anchor::Anchor;
@@ -70,7 +71,7 @@ fn of_two_bytes<E: InFloats + testing::Element>(spec: &ProductSpec, tuning: Tuni
         let wide = run(&wide, &[&floats(&a), &floats(&b)], &[count * 4], &backwards(&wide), &[]);
         let expected: Vec<E> = testing::values::<f32>(&wide[0]).into_iter().map(E::narrow).collect();
         for tuning in [Tuning::default(), tuning] {
-            let narrow = blocked::prepare::<E>(isa, *spec, None, tuning).unwrap();
+            let narrow = blocked::prepare::<E>(isa, *spec, None, tuning, crate::packing::Order::Rows).unwrap();
             let got = run(&narrow, &[&testing::bytes(&a), &testing::bytes(&b)], &[count * 2], &backwards(&narrow), &[]);
             prop_assert_eq!(&got[0], &testing::bytes(&expected), "{:?} {} {:?} {:?}", isa, E::TYPE, spec, tuning);
         }
@@ -169,6 +170,34 @@ proptest! {
             }
             let tuned = product_on(isa, spec, None, tuning).unwrap();
             prop_assert_eq!(&whole, &run(&tuned, &inputs, &size, &[0..tuned.chunks, 0..0], &[]), "{:?} {:?} {:?}", isa, spec, tuning);
+        }
+    }
+
+    #[test]
+    fn a_right_side_in_panels_gives_the_same_bits(spec in sizes(), tuning in tunings(), seed in any::<u64>()) {
+        let spec = ProductSpec { batch: 1, transpose_b: false, n: spec.n * 3 / 2, ..spec };
+        let (a, b, bias) = (numbers(spec.m * spec.k, seed), numbers(spec.k * spec.n, seed ^ 77), numbers(spec.n, seed ^ 5));
+        let mut builder = ExprBuilder::new();
+        let [c, added] = [0; 2].map(|_| builder.input(DataType::Float).unwrap());
+        let sum = builder.binary(BinaryOp::Add, c, added).unwrap();
+        let epilogue = Epilogue { expr: builder.finish(vec![sum]), operands: vec![vec![spec.n]] };
+        let [a, b_rows, bias] = [&a, &b, &bias].map(|numbers| testing::bytes(numbers));
+        let size = [(spec.m * spec.n * 4) as usize];
+        for isa in Isa::available() {
+            let Some(panels) = panels_of(isa, spec.n) else {
+                prop_assert!(product_of_panels(isa, spec, None, tuning).is_err());
+                continue;
+            };
+            let b_held = testing::bytes(&testing::in_panels(panels, &b));
+            for epilogue in [None, Some(epilogue.clone())] {
+                let inputs = |b| if epilogue.is_some() { vec![&a[..], b, &bias[..]] } else { vec![&a[..], b] };
+                let plain = product_on(isa, spec, epilogue.clone(), Tuning::default()).unwrap();
+                let expected = run(&plain, &inputs(&b_rows), &size, &backwards(&plain), &[]);
+                for tuning in [tuning, Tuning::default()] {
+                    let held = product_of_panels(isa, spec, epilogue.clone(), tuning).unwrap();
+                    prop_assert_eq!(&expected, &run(&held, &inputs(&b_held), &size, &backwards(&held), &[]), "{:?} {:?} {:?}", isa, spec, tuning);
+                }
+            }
         }
     }
 

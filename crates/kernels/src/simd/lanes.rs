@@ -16,6 +16,9 @@ pub trait Lanes: Copy {
     unsafe fn splat(value: f32) -> Self;
     /// `COUNT` elements.
     unsafe fn load(from: *const f32) -> Self;
+    /// Asks for the line of an address to be brought to the second cache, where the processor can. The address need not be one.
+    #[inline(always)]
+    fn fetch_ahead(_address: *const f32) {}
     /// The first `count` elements (at most `COUNT`), then zeros.
     unsafe fn load_first(from: *const f32, count: usize) -> Self;
     /// Writes all elements.
@@ -180,6 +183,11 @@ mod x86 {
             unsafe { _mm256_setzero_ps() }
         }
         #[inline(always)]
+        fn fetch_ahead(address: *const f32) {
+            // SAFETY: nothing is read: an address without memory is left alone.
+            unsafe { _mm_prefetch::<_MM_HINT_T1>(address.cast::<i8>()) }
+        }
+        #[inline(always)]
         unsafe fn splat(value: f32) -> __m256 {
             // SAFETY: as above.
             unsafe { _mm256_set1_ps(value) }
@@ -295,6 +303,11 @@ mod x86 {
         unsafe fn zero() -> __m512 {
             // SAFETY: the caller's promise of the instruction set, here and below.
             unsafe { _mm512_setzero_ps() }
+        }
+        #[inline(always)]
+        fn fetch_ahead(address: *const f32) {
+            // SAFETY: nothing is read: an address without memory is left alone.
+            unsafe { _mm_prefetch::<_MM_HINT_T1>(address.cast::<i8>()) }
         }
         #[inline(always)]
         unsafe fn splat(value: f32) -> __m512 {

@@ -13,7 +13,6 @@ use plimsoll_graph::id::Id;
 use super::trial::{attempt, no_room};
 use super::wholes::Wholes;
 use super::{Fitted, How, Piece, PlaceRequest, Tried};
-use crate::fit::Lines;
 use crate::place::{Placement, Why};
 use crate::plan::DeviceId;
 
@@ -98,7 +97,7 @@ impl Search<'_, '_> {
             let tried = vec![Tried { how, ..tried.clone() }];
             return Ok(Fitted { placement, footprint: known.footprint.clone(), tried, least: None });
         }
-        attempt(self.request, placement, how, &Lines::NONE)
+        attempt(self.request, placement, how, Vec::new())
     }
 
     /// Where to cut: as many units on each device, in order, as fit there with the rest on the next one.

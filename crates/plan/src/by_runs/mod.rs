@@ -11,6 +11,7 @@ mod units;
 mod wholes;
 
 use std::fmt;
+use std::sync::Arc;
 
 use plimsoll_base::{Bytes, Result};
 use plimsoll_device::{Costs, DeviceSpec, Library};
@@ -19,6 +20,7 @@ use plimsoll_ops::Registry;
 
 pub use self::auto::auto;
 pub use self::first_fit::first_fit;
+use crate::fit::{Lines, Searches};
 use crate::footprint::Footprint;
 use crate::place::{PlaceOptions, Placement};
 use crate::plan::Plan;
@@ -61,9 +63,16 @@ pub struct PlaceRequest<'a> {
     pub complete: &'a dyn Fn(Plan, &Placement) -> Result<Plan>,
     /// Whether plans may be made to fit where nothing fits as it is: see [`crate::Lines`]. First fit does not.
     pub fit: bool,
+    /// Where what searches of plans find is kept.
+    pub searches: Arc<Searches>,
 }
 
 impl PlaceRequest<'_> {
+    /// The lines of a plan whose devices may hold so much.
+    fn lines(&self, most: Vec<Option<Bytes>>) -> Lines {
+        Lines { most, searches: Some(Arc::clone(&self.searches)), ..Lines::default() }
+    }
+
     /// The bytes of a device that others leave.
     fn left(&self, device: usize) -> Option<Bytes> {
         let taken = self.taken.get(device).copied().unwrap_or_default();

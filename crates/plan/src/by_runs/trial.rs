@@ -9,15 +9,16 @@ use crate::place::Placement;
 use crate::plan::Plan;
 use crate::request::{Request, Signature};
 
-/// Plans all runs with a placement.
+/// Plans all runs with a placement, under lines where devices may hold so much at most.
 ///
 /// # Errors
 /// The errors of [`crate::plan()`].
-pub(super) fn attempt(request: &PlaceRequest<'_>, placement: Placement, how: How, lines: &Lines) -> Result<Fitted> {
+pub(super) fn attempt(request: &PlaceRequest<'_>, placement: Placement, how: How, most: Vec<Option<Bytes>>) -> Result<Fitted> {
+    let lines = request.lines(most);
     let mut footprint = Footprint::new(request.devices);
     let (mut seconds, mut interval, mut moved, mut is_fitted) = (0.0, 0.0, Bytes::ZERO, false);
     for run in request.runs {
-        let plan = plan(request, &placement, run, lines)?;
+        let plan = plan(request, &placement, run, &lines)?;
         footprint.add(&plan);
         (seconds, interval, moved) = (plan.seconds, plan.interval(request.devices), plan.moved_bytes());
         is_fitted |= plan.fitting.is_some();

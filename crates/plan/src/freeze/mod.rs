@@ -14,6 +14,7 @@
 mod append;
 mod chain;
 mod closed;
+mod laid_out;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -23,6 +24,7 @@ use plimsoll_ops::Registry;
 
 pub(crate) use self::append::is_added;
 use self::closed::Closed;
+pub use self::laid_out::{hold_in_panels, in_panels};
 use crate::infer::needed;
 use crate::lower::variable_key;
 use crate::request::Signature;

@@ -16,7 +16,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::sync::Arc;
 
-use plimsoll_base::{Bytes, Error, Result};
+use plimsoll_base::{Bytes, Error, Panels, Result};
 use plimsoll_device::KernelCall;
 use plimsoll_graph::id::Id;
 use plimsoll_graph::{HostTensor, IdVec, NodeId, Output, Shape};
@@ -324,9 +324,22 @@ impl Lir {
 
     /// The known value of a tensor on `device`.
     pub fn constant(&mut self, value: &HostTensor, device: DeviceId, tensor: Output, name: &str) -> Result<ValueId> {
+        self.constant_in(None, value, device, tensor, name)
+    }
+
+    /// As [`Lir::constant`], for works that read it in panels.
+    pub fn constant_in(
+        &mut self,
+        panels: Option<Panels>,
+        value: &HostTensor,
+        device: DeviceId,
+        tensor: Output,
+        name: &str,
+    ) -> Result<ValueId> {
         let of_name = self.constants_by_name.entry((device, name.to_string())).or_default();
         let bytes = Bytes(value.byte_len());
-        let id = match of_name.iter().find(|id| self.constant_values[**id] == *value) {
+        let is_it = |id: &&ConstantId| self.constants[**id].panels == panels && self.constant_values[**id] == *value;
+        let id = match of_name.iter().find(is_it) {
             Some(id) => *id,
             None => {
                 const MAX_DENSE: Bytes = Bytes(1 << 40);
@@ -334,7 +347,7 @@ impl Lir {
                     return Err(Error::resource_exhausted(format!("a constant of {} bytes", bytes.0)));
                 }
                 let (name, data_type, shape) = (name.to_string(), value.data_type(), value.shape().clone());
-                let id = self.constants.push(PlanConstant { tensor, name, data_type, shape, bytes, device: Some(device) });
+                let id = self.constants.push(PlanConstant { tensor, name, data_type, shape, bytes, device: Some(device), panels });
                 self.constant_values.push(value.clone());
                 of_name.push(id);
                 id

@@ -5,8 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use plimsoll_base::{Bytes, DataType};
-use plimsoll_device::{DeviceSpec, InstructionSet, KernelCall, Library};
+use plimsoll_base::{Bytes, DataType, Panels};
+use plimsoll_device::{DeviceSpec, InstructionSet, KernelCall, LaidOut, Library};
 use plimsoll_graph::id::Id;
 use plimsoll_graph::{Attrs, Graph, HostTensor, Node, NodeId, Output, Shape};
 use plimsoll_request::KernelRequest;
@@ -155,9 +155,14 @@ impl Parser<'_> {
                 let name = at.word().to_string();
                 let (data_type, shape) = at.typed()?;
                 let device = if at.eat("on ") { Some(self.device(at.word())?) } else { None };
+                // The graph has it in panels; `read` says that works read it so.
+                let (held, read) = (at.eat("in panels "), at.eat("read in panels "));
+                let panels: Option<Panels> = if held || read { Some(at.json()?) } else { None };
                 let value = HostTensor::zeros(data_type, shape.clone()).map_err(|error| error.to_string())?;
+                let value = panels.map_or(Ok(value.clone()), |panels| value.in_panels(panels)).map_err(|error| error.to_string())?;
                 let (tensor, bytes) = (Output { node: self.node(&name), index: 0 }, Bytes(value.byte_len()));
-                let _: ConstantId = self.parsed.lir.constants.push(PlanConstant { tensor, name, data_type, shape, bytes, device });
+                let panels = panels.filter(|_| read);
+                let _: ConstantId = self.parsed.lir.constants.push(PlanConstant { tensor, name, data_type, shape, bytes, device, panels });
                 self.parsed.lir.constant_values.push(value);
             }
             "feed" => {
@@ -346,11 +351,16 @@ impl Parser<'_> {
             "kernel" => {
                 let request: KernelRequest = at.json()?;
                 let args = arguments(at)?;
+                let laid_out: Option<LaidOut> = if at.eat("with ") { Some(at.json()?) } else { None };
                 at.expect("by ")?;
                 let word = at.word();
                 let (name, step) = word.split_once('#').unwrap_or((word, "0"));
                 let spec = &self.parsed.devices[work.device.index()];
-                let variants = self.library.variants(spec, &request).map_err(|error| error.to_string())?;
+                let variants = match laid_out {
+                    None => self.library.variants(spec, &request),
+                    Some(laid_out) => self.library.laid_out(spec, &request, laid_out),
+                };
+                let variants = variants.map_err(|error| error.to_string())?;
                 let variant = variants.into_iter().find(|variant| *variant.name == *name).ok_or("no such variant")?;
                 let step = step.parse().map_err(|_| "a step is a number")?;
                 WorkKind::Kernel { call: KernelCall { request: request.into(), variant: variant.into(), step }, args }

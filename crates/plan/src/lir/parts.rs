@@ -180,7 +180,13 @@ mod tests {
     fn step(calls: u64) -> PartStep {
         let call = || KernelCall {
             request: Arc::new(KernelRequest::Named("nothing".into())),
-            variant: Arc::new(Variant { name: "one".into(), numerics: "one".into(), between: Vec::new(), steps: Vec::new() }),
+            variant: Arc::new(Variant {
+                name: "one".into(),
+                numerics: "one".into(),
+                between: Vec::new(),
+                laid_out: None,
+                steps: Vec::new(),
+            }),
             step: 0,
         };
         let (larger, seconds) = (Some((call(), 2.0)), 1.0);

@@ -37,7 +37,12 @@ impl Display for Text<'_> {
         }
         for (id, constant) in lir.constants.iter() {
             write!(f, "constant{} = {} {}{}", id.index(), constant.name, constant.data_type, constant.shape)?;
-            writeln!(f, "{}", constant.device.map_or_else(String::new, |device| format!(" on {}", self.device(device))))?;
+            write!(f, "{}", constant.device.map_or_else(String::new, |device| format!(" on {}", self.device(device))))?;
+            match (constant.panels, lir.constant_values[id].panels()) {
+                (Some(read), _) => writeln!(f, " read in panels {}", json(&read))?,
+                (None, Some(held)) => writeln!(f, " in panels {}", json(&held))?,
+                (None, None) => writeln!(f)?,
+            }
         }
         for (id, feed) in lir.feeds.iter() {
             writeln!(f, "feed{} = {} {}{}", id.index(), self.graph.tensor_name(feed.tensor), feed.data_type, feed.shape)?;
@@ -191,7 +196,10 @@ fn kind(work: &Work) -> String {
             format!("anchor {}{epilogue}", json(anchor))
         }
         WorkKind::Request { request, args } => format!("request {}{}", json(&**request), arguments(work, args)),
-        WorkKind::Kernel { call, args } => format!("kernel {}{} by {}", json(&*call.request), arguments(work, args), by(call)),
+        WorkKind::Kernel { call, args } => {
+            let laid_out = call.variant.laid_out.map_or_else(String::new, |laid_out| format!(" with {}", json(&laid_out)));
+            format!("kernel {}{}{laid_out} by {}", json(&*call.request), arguments(work, args), by(call))
+        }
         WorkKind::Copy => "copy".to_string(),
         WorkKind::Outside { call, scratch } => format!("file{} through {scratch}", call.index()),
         WorkKind::Loop { carried, trips, .. } => match trips {

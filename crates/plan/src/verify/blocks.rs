@@ -104,6 +104,9 @@ impl Checked<'_> {
             }
             self.require_bytes(&constant.name, constant.bytes, Bytes(value.byte_len()))?;
             constant.device.map_or(Ok(()), |device| self.spec(device).map(|_| ()))?;
+            if constant.panels.is_some_and(|panels| !panels.divide(value.elements())) {
+                return Err(wrong(format!("constant {} cannot be in such panels", constant.name)));
+            }
         }
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! The commands one by one. Their arguments lie in blocks and are as long as their kernels take them. They overlap only where the
 //! kernel allows it.
 
-use plimsoll_base::{Bytes, Result};
+use plimsoll_base::{Bytes, Panels, Result};
 use plimsoll_device::{BufferRef, Command, DeviceKind, KernelCall, Place, Step, StepArg, Work};
 use plimsoll_graph::id::Id;
 
@@ -104,6 +104,14 @@ impl Checked<'_> {
         Ok(accesses)
     }
 
+    /// The panels that a block is in: a constant's.
+    fn panels(&self, place: Place) -> Option<Panels> {
+        match place {
+            Place::Constant(index) => self.plan.constants.get(index as usize)?.panels,
+            _ => None,
+        }
+    }
+
     fn kind(&self, device: DeviceId) -> DeviceKind {
         self.devices[device.index()].kind
     }
@@ -137,6 +145,9 @@ impl Checked<'_> {
             if self.block(buffer.place)?.0 != Some(device) {
                 return Err(wrong(format!("its argument {:?} is another device's", buffer.place)));
             }
+            if self.panels(buffer.place) != role.panels {
+                return Err(wrong(format!("its argument {:?} is in panels, or should be", buffer.place)));
+            }
             let fits = if role.writes { buffer.bytes == role.bytes } else { buffer.bytes >= role.bytes };
             if !fits {
                 return Err(wrong(format!("{} takes {} bytes, not {}", call.variant.name, role.bytes, buffer.bytes)));
@@ -168,9 +179,14 @@ impl Checked<'_> {
     /// Bytes of each argument of a step, and whether it is read or written.
     fn roles(&self, device: DeviceId, call: &KernelCall, step: &Step) -> Result<Vec<Role>> {
         let arguments = self.libraries[device.index()].arguments(&call.request)?;
-        let input = |bytes: &u64| Role { bytes: *bytes, reads: true, writes: false };
-        let output = |(index, bytes): (usize, &u64)| Role { bytes: *bytes, reads: arguments.updates_first && index == 0, writes: true };
-        let all: Vec<Role> = arguments.inputs.iter().map(input).chain(arguments.outputs.iter().enumerate().map(output)).collect();
+        let laid_out = |index| call.variant.laid_out.filter(|laid_out| laid_out.argument as usize == index).map(|laid_out| laid_out.panels);
+        let input = |(index, bytes): (usize, &u64)| Role { bytes: *bytes, reads: true, writes: false, panels: laid_out(index) };
+        let output = |(index, bytes): (usize, &u64)| {
+            let reads = arguments.updates_first && index == 0;
+            Role { bytes: *bytes, reads, writes: true, panels: None }
+        };
+        let inputs = arguments.inputs.iter().enumerate().map(input);
+        let all: Vec<Role> = inputs.chain(arguments.outputs.iter().enumerate().map(output)).collect();
         let Some(args) = &step.args else { return Ok(all) };
         let before = &call.variant.steps[..call.step as usize];
         let role = |arg: &StepArg| match *arg {
@@ -178,7 +194,7 @@ impl Checked<'_> {
             StepArg::Between(index) => {
                 let is_written = before.iter().flat_map(|step| step.args.iter().flatten()).any(|earlier| earlier == arg);
                 let bytes = call.variant.between.get(index as usize)?;
-                Some(Role { bytes: *bytes, reads: is_written, writes: !is_written })
+                Some(Role { bytes: *bytes, reads: is_written, writes: !is_written, panels: None })
             }
         };
         args.iter().map(|arg| role(arg).ok_or_else(|| wrong(format!("{} has no {arg:?}", call.variant.name)))).collect()
@@ -199,6 +215,9 @@ impl Checked<'_> {
         let [from, to] = command.args[..] else { return Err(wrong(format!("a copy of {} arguments", command.args.len()))) };
         if from.bytes != to.bytes || overlap(from, to) {
             return Err(wrong(format!("a copy of {} bytes to {}", from.bytes, to.bytes)));
+        }
+        if self.panels(from.place).is_some() {
+            return Err(wrong("a copy of a constant in panels"));
         }
         // A constant in the graph's memory is the host's to read.
         let source = self.block(from.place)?.0.unwrap_or(self.plan.host);
@@ -245,8 +264,10 @@ impl Checked<'_> {
                 }
             }
         }
-        let is_host =
-            |buffer: &BufferRef| self.block(buffer.place).is_ok_and(|(device, _)| device.is_none_or(|device| device == self.plan.host));
+        let is_host = |buffer: &BufferRef| {
+            let is_there = self.block(buffer.place).is_ok_and(|(device, _)| device.is_none_or(|device| device == self.plan.host));
+            is_there && self.panels(buffer.place).is_none()
+        };
         if args.next().is_some() || !command.args.iter().all(is_host) {
             return Err(wrong("a file is not given what it takes"));
         }
@@ -263,6 +284,8 @@ struct Role {
     bytes: u64,
     reads: bool,
     writes: bool,
+    /// The panels that it is in.
+    panels: Option<Panels>,
 }
 
 /// Whether two buffers have a byte in common.

@@ -112,8 +112,13 @@ impl Library for Abacus {
             let cost = Cost { flops: 0.0, bytes };
             Step { args, chunks: 1, scratch, per_worker: 0, in_place: Vec::new(), cost, load: Load::default() }
         };
-        let variant =
-            |name: &str, between: Vec<u64>, steps: Vec<Step>| Variant { name: name.into(), numerics: "beads".into(), between, steps };
+        let variant = |name: &str, between: Vec<u64>, steps: Vec<Step>| Variant {
+            name: name.into(),
+            numerics: "beads".into(),
+            between,
+            steps,
+            laid_out: None,
+        };
         match request {
             KernelRequest::Random(_) => Err(Error::unimplemented("beads do not fall at random")),
             KernelRequest::ConvBackpropFilter { unpooled: Some(_), .. } => Err(Error::unimplemented("pooled beads")),
@@ -209,7 +214,7 @@ impl Library for TwoClasses {
         let variant = |class: Class| {
             let load = Load { class, issued: 1.0, elementwise: 0.0 };
             let step = Step { args: None, chunks: 1, scratch: 0, per_worker: 0, in_place: Vec::new(), cost: Cost::default(), load };
-            Variant { name: class.to_string().into(), numerics: "two".into(), between: Vec::new(), steps: vec![step] }
+            Variant { name: class.to_string().into(), numerics: "two".into(), between: Vec::new(), steps: vec![step], laid_out: None }
         };
         Ok(vec![variant(Class::Product), variant(Class::Gather)])
     }

@@ -3,6 +3,7 @@
 mod buckets;
 mod clock;
 mod convolutions;
+mod laid_out;
 mod libraries;
 mod placement;
 mod placer;

@@ -53,7 +53,7 @@ struct SharedValue {
 enum Memory {
     /// The device's own memory.
     Block(Block),
-    /// The graph's memory, or elements that the graph has compressed, in full.
+    /// The graph's memory, or elements that the graph has in another form, in full.
     Lent(HostTensor),
 }
 
@@ -206,7 +206,7 @@ impl PlanConstants {
                 continue;
             };
             let on = self.devices.get(index).ok_or_else(|| Error::internal("a constant on a device that is not there"))?;
-            let value = ConstantValue::new(value);
+            let value = ConstantValue::new(constant, value);
             if shares_value(on.device.spec(), constant.bytes) {
                 taken.addresses[number] = on.take(&value, constant.bytes)?;
                 taken.shared.push((on.clone(), value));
@@ -286,7 +286,7 @@ impl OwnValues {
     fn write(self, on: &OnDevice, addresses: &mut [Address]) -> Result<Block> {
         let block = on.device.allocate(self.offsets.end(), &on.holder)?;
         for (value, offset) in &self.values {
-            block.write(*offset, value.tensor().dense()?.bytes().unwrap_or_default())?;
+            block.write(*offset, value.full()?.held().unwrap_or_default())?;
         }
         self.numbers.iter().for_each(|(number, offset)| addresses[*number] = block.address().plus(*offset));
         Ok(block)
@@ -305,7 +305,7 @@ impl OnDevice {
             let slots = shared.slots + spec.slot(bytes);
             shared.lent.set(spec.reserved(slots)).map_err(Error::from)?;
             // Reserved, so that they may be held in full now.
-            let full = value.tensor().dense();
+            let full = value.full();
             if full.is_err() {
                 // Less is always granted.
                 let before = spec.reserved(shared.slots);
@@ -318,7 +318,7 @@ impl OnDevice {
             // It may wait for other programs: runs of other plans do not.
             drop(shared);
             let block = self.device.allocate(bytes, &self.holder)?;
-            block.write(0, value.tensor().dense()?.bytes().unwrap_or_default())?;
+            block.write(0, value.full()?.held().unwrap_or_default())?;
             shared = self.shared();
             if let Some(address) = shared.again(value) {
                 return Ok(address);
@@ -366,5 +366,5 @@ impl Shared {
 
 /// Where the elements of a tensor are.
 fn address(tensor: &HostTensor) -> Address {
-    tensor.bytes().map_or(Address::NULL, |bytes| Address::new(bytes.as_ptr().cast_mut()))
+    tensor.held().map_or(Address::NULL, |bytes| Address::new(bytes.as_ptr().cast_mut()))
 }

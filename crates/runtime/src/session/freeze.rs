@@ -12,6 +12,7 @@ use plimsoll_ops::Registry;
 use plimsoll_plan::{Folded, Freeze, Lines, Placement, Plan, PlanVariable, Request, Signature};
 
 use super::Inner;
+use crate::Devices;
 use crate::cancellation::{self, Cancellation};
 use crate::loaded::Loaded;
 use crate::run::{How, Prepared};
@@ -21,7 +22,7 @@ use crate::signatures::key;
 ///
 /// # Errors
 /// INVALID_ARGUMENT where each run is placed by itself; as [`plimsoll_plan::freeze`].
-pub(super) fn freeze(options: &Options, graph: &mut Graph, registry: &Registry, called: &[String]) -> Result<Option<Arc<Freeze>>> {
+pub(super) fn freeze(options: &Options, graph: &mut Graph, registry: &Registry, called: &[String]) -> Result<Option<Freeze>> {
     if !options.freeze {
         return Ok(None);
     }
@@ -30,7 +31,27 @@ pub(super) fn freeze(options: &Options, graph: &mut Graph, registry: &Registry, 
             "freeze and place_pruned_graph: what is computed once is on the device of its reader, which each run would choose anew";
         return Err(Error::invalid_argument(message).with_remedy("leave out one of them"));
     }
-    Ok(plimsoll_plan::freeze(graph, registry, called)?.map(Arc::new))
+    plimsoll_plan::freeze(graph, registry, called)
+}
+
+/// Holds weights of a graph as kernels of their devices read them best, where the options want that. Nobody else has the graph: its constants
+/// are there once.
+///
+/// # Errors
+/// As [`plimsoll_plan::in_panels`] and [`plimsoll_plan::hold_in_panels`].
+pub(super) fn lay_out(
+    devices: &Devices,
+    graph: &mut Graph,
+    freeze: Option<&mut Freeze>,
+    registry: &Registry,
+    placement: &Placement,
+) -> Result<()> {
+    if !devices.options().freeze {
+        return Ok(());
+    }
+    let constants = plimsoll_plan::in_panels(graph, registry, placement, devices.specs(), &devices.libraries())?;
+    let mut graphs: Vec<&mut Graph> = std::iter::once(graph).chain(freeze.map(|freeze| &mut freeze.rewired)).collect();
+    plimsoll_plan::hold_in_panels(&mut graphs, &constants)
 }
 
 impl Inner {

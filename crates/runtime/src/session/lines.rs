@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use plimsoll_base::{Bytes, Result};
 use plimsoll_graph::id::Id;
-use plimsoll_plan::{CurvePoint, DeviceId, Lines, Plan, Request, Signature, VariableKind};
+use plimsoll_plan::{CurvePoint, DeviceId, Lines, Plan, Request, Searches, Signature, VariableKind};
 
 use super::{Inner, Session};
 
@@ -56,6 +56,16 @@ impl Inner {
     /// No more plans are expected: what the search has found goes.
     pub(super) fn forget_searches(&self) {
         self.lines.lock().unwrap_or_else(PoisonError::into_inner).searches = Some(Arc::default());
+    }
+
+    /// Where what searches find is kept.
+    pub(super) fn searches(&self) -> Arc<Searches> {
+        Arc::clone(self.lines.lock().unwrap_or_else(PoisonError::into_inner).searches.get_or_insert_default())
+    }
+
+    /// Searches of plans find again what those of another session have found.
+    pub(super) fn share_searches(&self, other: &Inner) {
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner).searches = Some(other.searches());
     }
 
     /// What a plan is made to fit.

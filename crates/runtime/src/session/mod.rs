@@ -114,6 +114,13 @@ fn require_operations(graph: &Graph, registry: &Registry) -> Result<()> {
     }
 }
 
+/// Nodes that freezing has added are on the devices of those that they take the place of.
+fn seat_added(freeze: Option<&Freeze>, placement: &mut Placement) {
+    for (node, beside) in freeze.iter().flat_map(|freeze| &freeze.beside) {
+        placement.devices[*node] = placement.devices[*beside];
+    }
+}
+
 impl Session {
     /// A session for `graph`. Calls are inlined and every node is placed here, but with
     /// [`place_pruned_graph`](plimsoll_cards::Options::place_pruned_graph).
@@ -123,44 +130,48 @@ impl Session {
     /// strings that make no sense. The same for nodes that ask for a device that is not there where soft placement is off. With
     /// [`plimsoll_cards::Options::idle_release`], as [`Session::idle_release`].
     pub fn new(devices: &Devices, graph: &Graph, registry: Arc<Registry>) -> Result<Session> {
-        Session::with_files(devices, graph, registry, Arc::new(checkpoints::None), &mut |_| Ok(None), &[])
+        Session::with_files(devices, graph.clone(), registry, Arc::new(checkpoints::None), &mut |_| Ok(None), &[])
     }
 
     /// As [`Session::new`], with RestoreV2 and SaveV2 going to `checkpoints`. `stored` is asked once, with calls inlined, for files
     /// with values of the graph's variables. A variable that a run reads has its value from there, unless it was given one before.
     /// `called` are tensors that signatures of the graph compute: with [`plimsoll_cards::Options::freeze`] nothing is folded through
-    /// the variables that they assign.
+    /// the variables that they assign. Then weights that are constants are held as kernels read them, too: in place, where nobody else
+    /// has the graph.
     ///
     /// # Errors
     /// As [`Session::new`]; the error of `stored`.
     pub fn with_files(
         devices: &Devices,
-        graph: &Graph,
+        written: Graph,
         registry: Arc<Registry>,
         checkpoints: Arc<dyn Checkpoints>,
         stored: &mut FindStored<'_>,
         called: &[String],
     ) -> Result<Session> {
-        require_operations(graph, &registry)?;
-        let written = graph;
-        let Inlined { mut graph, calls } = plimsoll_plan::inline(graph, &registry)?;
+        require_operations(&written, &registry)?;
+        let Inlined { mut graph, calls } = plimsoll_plan::inline(&written, &registry)?;
         graph.drop_unused_functions();
         let calls = Arc::new(calls);
         let stored = stored(&graph)?;
         if let Some(stored) = &stored {
             open_shapes::settle(&mut graph, &**stored)?;
         }
-        let freeze = freeze::freeze(devices.options(), &mut graph, &registry, called)?;
+        let mut freeze = freeze::freeze(devices.options(), &mut graph, &registry, called)?;
         let options = devices.options();
         let log = options.log_placement;
         let options = PlaceOptions { log, calls: Arc::clone(&calls), ..PlaceOptions::new(options.soft_placement) };
-        let (placement, placed_before) = if devices.options().place_pruned_graph {
+        let (mut placement, placed_before) = if devices.options().place_pruned_graph {
             (Placement::unplaced(devices.specs())?, Some(Mutex::default()))
         } else {
             let mut placement = plimsoll_plan::place(&graph, &registry, devices.specs(), &options)?;
-            plimsoll_plan::place_lowered((written, &graph), &registry, devices.specs(), &options, &mut placement)?;
+            plimsoll_plan::place_lowered((&written, &graph), &registry, devices.specs(), &options, &mut placement)?;
             (placement, None)
         };
+        drop(written);
+        seat_added(freeze.as_ref(), &mut placement);
+        freeze::lay_out(devices, &mut graph, freeze.as_mut(), &registry, &placement)?;
+        let freeze = freeze.map(Arc::new);
         Session::placed(devices, (graph, calls, freeze), (placement, placed_before), registry, checkpoints, stored)
     }
 
@@ -172,9 +183,7 @@ impl Session {
         checkpoints: Arc<dyn Checkpoints>,
         stored: Option<Arc<dyn Stored>>,
     ) -> Result<Session> {
-        for (node, beside) in freeze.iter().flat_map(|freeze| &freeze.beside) {
-            placement.devices[*node] = placement.devices[*beside];
-        }
+        seat_added(freeze.as_deref(), &mut placement);
         let holder = format!("session {}", devices.next_session());
         let inner = Arc::new(Inner {
             grants: Grants::new(devices, &holder),
@@ -334,10 +343,11 @@ impl Session {
             beside: self.inner.freeze.as_deref().map_or(&[], |freeze| &freeze.beside),
             complete: &|plan, placement| self.inner.completed_with(plan, placement),
             fit: options.fit,
+            searches: self.inner.searches(),
         })
     }
 
-    /// Another session for the same graph, placed like this. It shares nothing but the devices.
+    /// Another session for the same graph, placed like this. It shares the devices and what searches of plans have found.
     ///
     /// # Errors
     /// INVALID_ARGUMENT for the placement of another graph or for other devices; otherwise as [`Session::new`].
@@ -351,7 +361,9 @@ impl Session {
         let graph = (graph.clone(), calls.clone(), freeze.clone());
         // Its plans are known: runs move nothing.
         let placement = Placement { seats: false, ..placement };
-        Session::placed(devices, graph, (placement, None), registry.clone(), checkpoints.clone(), stored.clone())
+        let session = Session::placed(devices, graph, (placement, None), registry.clone(), checkpoints.clone(), stored.clone())?;
+        session.inner.share_searches(&self.inner);
+        Ok(session)
     }
 
     /// The plan of a signature. Limits are not looked at. Where the elements of feeds decide sizes, and the signature does not say them,

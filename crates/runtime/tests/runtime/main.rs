@@ -12,6 +12,7 @@ mod freeze;
 mod halves;
 mod host_memory;
 mod hostile;
+mod laid_out;
 mod lanes;
 mod lines;
 mod mutated_loops;

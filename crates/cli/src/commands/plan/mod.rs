@@ -229,6 +229,9 @@ struct Document {
     /// For each loop that keeps its state at every k-th iteration in the place of lists, its node.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     segments: Vec<SegmentsEntry>,
+    /// The constants that are laid out once, as kernels read them. They are among `constants_bytes`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    laid_out: Vec<LaidOutEntry>,
     /// With `--curve`, what less memory costs.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     curve: Vec<CurveEntry>,
@@ -318,6 +321,16 @@ struct NodeEntry {
     name: String,
     op: String,
     device: String,
+    /// Where several models are planned.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    model: Option<String>,
+}
+
+/// A constant that is laid out once.
+#[derive(Serialize)]
+struct LaidOutEntry {
+    node: String,
+    bytes: u64,
     /// Where several models are planned.
     #[serde(skip_serializing_if = "Option::is_none")]
     model: Option<String>,
@@ -481,6 +494,13 @@ impl Document {
         let segments = names.iter().zip(plans).flat_map(|(model, plan)| {
             plan.segments().map(move |(node, every)| SegmentsEntry { node: node.to_string(), every, model: several.then(|| model.clone()) })
         });
+        let laid_out = names.iter().zip(plans).flat_map(|(model, plan)| {
+            plan.laid_out().map(move |(node, bytes)| LaidOutEntry {
+                node: node.to_string(),
+                bytes: bytes.0,
+                model: several.then(|| model.clone()),
+            })
+        });
         let softened = names.iter().zip(plans).flat_map(|(model, plan)| {
             plan.softened().map(move |(node, device)| SoftenedEntry {
                 node: node.to_string(),
@@ -503,6 +523,7 @@ impl Document {
             masked: masked.collect(),
             parts: parts.collect(),
             segments: segments.collect(),
+            laid_out: laid_out.collect(),
             curve: fitted.curves.clone(),
             transfers: transfers.collect(),
             softened: softened.collect(),

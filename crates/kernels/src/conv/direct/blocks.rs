@@ -6,7 +6,7 @@ use plimsoll_base::DataType;
 use plimsoll_device::Args;
 
 use super::super::pass::{Block, Pass};
-use super::super::tiles::{self, Panel, Tile};
+use super::super::tiles::{self, Ahead, Panel, Tile, Wanted};
 use super::widened::Strip;
 use super::{Direct, Piece, Rows, Target};
 use crate::element::InFloats;
@@ -17,15 +17,24 @@ impl<E: InFloats> Direct<E> {
     /// The links change results of which all blocks have been summed.
     pub(super) unsafe fn compute(&self, piece: &Piece, target: Target, links: &[Link], args: &Args<'_>) {
         let filter = args.pointers[self.shape.filter].cast::<E>().cast_const();
-        for panel in &self.panels[piece.panels.clone()] {
+        for (at, panel) in self.panels.iter().enumerate().take(piece.panels.end).skip(piece.panels.start) {
             for pass in &self.shape.passes {
                 for (number, block) in pass.blocks.iter().enumerate() {
+                    // The rows of the filter behind these: of the next block, or of the first one of the next panel.
+                    let next = match pass.blocks.get(number + 1) {
+                        Some(next) => Some((panel, next)),
+                        None => self.panels.get(at + 1).zip(pass.blocks.first()),
+                    };
+                    let next = next.filter(|_| self.streams).map(|(panel, block)| {
+                        let there = self.filter_there(filter, block, panel);
+                        Wanted::new(there.start, there.term, block.rows.len() * block.inner.len(), panel.vectors * self.code.lanes)
+                    });
                     // SAFETY: the worker's scratch has room for every block.
                     let b = unsafe {
                         let scratch = args.worker.add(self.filter_place).cast::<f32>();
                         self.filter_rows(filter, pass, block, panel, scratch)
                     };
-                    let sum = Sum { add: number > 0, links: if number + 1 == pass.blocks.len() { links } else { &[] } };
+                    let sum = Sum { next, add: number > 0, links: if number + 1 == pass.blocks.len() { links } else { &[] } };
                     // SAFETY: as this function.
                     unsafe { self.block(piece, target, pass, block, panel, &b, &sum, args) };
                 }
@@ -35,15 +44,12 @@ impl<E: InFloats> Direct<E> {
 
     /// The block's part of the filter as rows of B.
     unsafe fn filter_rows(&self, filter: *const E, pass: &Pass, block: &Block, panel: &Panel, scratch: *mut f32) -> FilterRows {
+        if !self.shape.rows.are_copied() {
+            return self.filter_there(filter, block, panel);
+        }
         let (lanes, inner) = (self.code.lanes, block.inner.len());
         let width = panel.vectors * lanes;
         let [k_h, k_w] = self.taps;
-        if self.shape.rows == Rows::There {
-            let row = k_w * self.shape.terms * self.shape.columns;
-            let first = (block.plane * k_h + block.rows.start) * row;
-            let start = filter.wrapping_add(first + block.inner.start * self.shape.columns + panel.column);
-            return FilterRows { start: start.cast(), term: self.shape.columns, outer: row };
-        }
         let filter_z = pass.z.tap_start + pass.z.tap_step * block.plane as isize;
         for (number, tap_y) in block.rows.clone().enumerate() {
             let to = scratch.wrapping_add(number * inner * width);
@@ -81,6 +87,18 @@ impl<E: InFloats> Direct<E> {
             }
         }
         FilterRows { start: scratch, term: width, outer: inner * width }
+    }
+
+    /// The block's part of a filter of rows of columns, or of panels, where it lies.
+    fn filter_there(&self, filter: *const E, block: &Block, panel: &Panel) -> FilterRows {
+        let [k_h, k_w] = self.taps;
+        let rows = k_w * self.shape.terms;
+        let first = (block.plane * k_h + block.rows.start) * rows + block.inner.start;
+        let (before, term) = match self.shape.rows {
+            Rows::Panels => (self.filter_rows * panel.column, (panel.vectors - 1) * self.code.lanes + panel.last),
+            _ => (panel.column, self.shape.columns),
+        };
+        FilterRows { start: filter.wrapping_add(before + first * term).cast(), term, outer: rows * term }
     }
 
     #[expect(clippy::too_many_arguments, reason = "what is computed, from what, and where it goes")]
@@ -165,12 +183,24 @@ impl<E: InFloats> Direct<E> {
         let operand_row = self.shape.operand[2] * self.shape.channels;
         let operand_plane = self.shape.operand[1] * operand_row;
         // Each axis of the box: positions, from position to position in the operand, and in the result.
-        let axes = [
+        let mut axes = [
             (box_.images.clone(), self.shape.operand[0] * operand_plane, self.shape.out[0] * self.shape.out[1] * self.shape.out[2]),
             (box_.zs.clone(), z.axis.stride * operand_plane, z.step * self.shape.out[1] * self.shape.out[2]),
             (box_.ys.clone(), y.axis.stride * operand_row, y.step * self.shape.out[2]),
             (box_.xs.clone(), x.axis.stride * self.shape.channels, x.step),
         ];
+        // Positions of which each follows the one before in operand and result are one axis: those of a filter of one tap.
+        if E::TYPE == DataType::Float {
+            for outer in [2, 1, 0] {
+                let (length, before) = (axes[3].0.len(), axes[3].0.start);
+                let follows = |step: fn(&(Range<usize>, usize, usize)) -> usize| step(&axes[outer]) == length * step(&axes[3]);
+                if before != 0 || axes[outer].0.len() < 2 || !follows(|axis| axis.1) || !follows(|axis| axis.2) {
+                    continue;
+                }
+                axes[3].0 = axes[outer].0.start * length..axes[outer].0.end * length;
+                axes[outer].0 = 0..1;
+            }
+        }
         // A tile runs along the columns, unless there are few.
         let mut along = 3;
         let others: &[usize] = if E::TYPE == DataType::Float { &[2, 1, 0] } else { &[] };
@@ -182,7 +212,8 @@ impl<E: InFloats> Direct<E> {
         let [outer, middle, inmost] = [[1, 2, 3], [0, 2, 3], [0, 1, 3], [0, 1, 2]][along];
         let most = self.code.rows[panel.vectors - 1];
         let count = axes[along].0.len().div_ceil(most);
-        let table = if self.shape.rows == Rows::There && panel.last < self.code.lanes { &self.code.direct } else { &self.code.packed };
+        let is_there = !self.shape.rows.are_copied();
+        let table = if is_there && panel.last < self.code.lanes { &self.code.direct } else { &self.code.packed };
         let (tap_rows, inner) = taps.clone().unwrap_or((0..0, 0..0));
         // The first term's tap, and its channel of the panel's group.
         let (tap, channel) = (inner.start / self.shape.terms.max(1), inner.start % self.shape.terms.max(1));
@@ -236,6 +267,7 @@ impl<E: InFloats> Direct<E> {
                         last: panel.last,
                         add: sum.add,
                         changes: Changes { links: sum.links, element, column: panel.column },
+                        ahead: sum.next.as_ref().map_or(Ahead::NONE, |next| next.next(tap_rows.len() * inner.len())),
                     };
                     if let Some(compute) = table[part.len() - 1][panel.vectors - 1] {
                         // SAFETY: all positions of the box see these taps on the operand; the results are the piece's.
@@ -249,6 +281,8 @@ impl<E: InFloats> Direct<E> {
 
 /// What becomes of the sums of a block.
 struct Sum<'a> {
+    /// Rows of the filter that are wanted next.
+    next: Option<Wanted>,
     /// Whether they are added to those of the blocks before.
     add: bool,
     links: &'a [Link],

@@ -21,7 +21,7 @@ use super::pass::{Pass, Side};
 use super::tiles::{self, Code, Panel, code};
 use crate::element::InFloats;
 use crate::expr::{Bases, Chain};
-use crate::packing::{Packing, packing};
+use crate::packing::{Order, Packing, packing};
 use crate::simd::Isa;
 use plimsoll_request::anchor::Epilogue;
 use plimsoll_request::conv::ConvSpec;
@@ -29,8 +29,10 @@ use plimsoll_request::conv::ConvSpec;
 /// How the filter becomes rows of B.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Rows {
-    /// They lie so already.
+    /// They lie so already, in one panel.
     There,
+    /// They lie so already, panel by panel without gaps.
+    Panels,
     /// They are copied.
     Copied,
     /// Columns are copied.
@@ -68,6 +70,10 @@ struct Direct<E> {
     group_columns: usize,
     /// Rows and columns of the filter.
     taps: [usize; 2],
+    /// Its rows as a matrix: taps and channels.
+    filter_rows: usize,
+    /// Whether the filter comes from beyond the second cache each time, so that its rows are asked for ahead.
+    streams: bool,
     panels: Vec<Panel>,
     /// Planes of a piece, counted over all images; or if that is one, rows of it.
     piece_planes: usize,
@@ -94,16 +100,35 @@ impl<E> std::fmt::Debug for Direct<E> {
     }
 }
 
-/// With `images`, a piece is whole images of one plane with all channels. Also how many it is.
-pub(super) fn forward<E: InFloats>(isa: Isa, spec: &ConvSpec, epilogue: Option<Epilogue>, images: bool) -> Result<(Prepared, usize)> {
+impl Rows {
+    /// Whether pieces copy them to scratch.
+    fn are_copied(self) -> bool {
+        matches!(self, Rows::Copied | Rows::Transposed)
+    }
+}
+
+/// With `images`, a piece is whole images of one plane with all channels. Also how many it is. A filter in panels is one of floats and of one
+/// group: see [`super::reads_panels`].
+pub(super) fn forward<E: InFloats>(
+    isa: Isa,
+    spec: &ConvSpec,
+    epilogue: Option<Epilogue>,
+    images: bool,
+    order: Order,
+) -> Result<(Prepared, usize)> {
     let code = code(isa);
     let sides = spec.sides();
     let terms = (spec.in_c / spec.groups) as usize;
     let pass = Pass::new(sides.map(Side::forward), terms, spec.groups == 1);
     let is_there = E::TYPE == DataType::Float && spec.groups == 1 && (spec.out_c as usize) <= code.width();
+    let rows = match order {
+        _ if is_there => Rows::There,
+        Order::Panels => Rows::Panels,
+        Order::Rows => Rows::Copied,
+    };
     let shape = Shape {
         passes: vec![pass],
-        rows: if is_there { Rows::There } else { Rows::Copied },
+        rows,
         batch: spec.batch as usize,
         out: sides.map(|side| side.positions),
         operand: sides.map(|side| side.size),
@@ -158,6 +183,8 @@ const MOST_PIECES: f64 = 32.0;
 const POSITIONS: usize = 256;
 /// Bytes that stay in the second cache beside their operands.
 const CACHED: usize = 256 << 10;
+/// A filter of more bytes does not stay in the second cache.
+const STREAMED: usize = 1 << 20;
 /// Floats of results that wait to be rounded: they stay in the second cache.
 const WAITING: usize = CACHED / 4;
 
@@ -170,6 +197,7 @@ fn prepare<E: InFloats>(
 ) -> Result<(Prepared, usize)> {
     let is_widened = E::TYPE != DataType::Float;
     let (cost, sides) = (Cost { flops: spec.flops(), bytes: spec.bytes() }, spec.sides());
+    let filter_bytes = 4.0 * spec.filter().iter().map(|size| *size as f64).product::<f64>();
     let Shape { ref passes, rows, batch, out, columns, ref result, images, .. } = shape;
     let group_columns = columns / spec.groups as usize;
     let panels = code.panels_of_groups(columns, group_columns);
@@ -232,7 +260,7 @@ fn prepare<E: InFloats>(
     let floats = |count: usize| (count * 4).next_multiple_of(64) + 64;
     let mut scratch = finish.as_ref().map_or(0, Finish::scratch);
     let filter_place = scratch;
-    if rows != Rows::There {
+    if rows.are_copied() {
         let most = passes.iter().flat_map(|pass| &pass.blocks).map(|block| block.rows.len() * block.inner.len()).max().unwrap_or(0);
         scratch += floats(most * panels.iter().map(|panel| panel.vectors * code.lanes).max().unwrap_or(0));
     }
@@ -249,9 +277,11 @@ fn prepare<E: InFloats>(
     let kernel = Direct {
         code,
         packing: packing::<E>(isa),
-        shape,
         group_columns,
         taps: [sides[1].taps, sides[2].taps],
+        filter_rows: sides.map(|side| side.taps).iter().product::<usize>() * shape.terms,
+        streams: matches!(E::TYPE, DataType::Float) && shape.rows != Rows::Transposed && filter_bytes > STREAMED as f64,
+        shape,
         panels,
         piece_planes,
         piece_rows,

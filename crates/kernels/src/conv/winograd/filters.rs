@@ -9,11 +9,13 @@ use plimsoll_device::{Args, Cost, CpuKernel, Fault, Prepared};
 use super::Shape;
 use super::transform::{Filter, PLANES};
 use crate::cut::Cut;
-use crate::packing::{Packing, packing};
+use crate::packing::{Order, Packing, packing};
 use crate::simd::Isa;
 
 struct Filters {
     shape: Arc<Shape>,
+    /// How the filter lies.
+    order: Order,
     packing: Packing<f32>,
     /// Of panels times blocks of terms.
     cut: Cut,
@@ -26,7 +28,7 @@ impl std::fmt::Debug for Filters {
     }
 }
 
-pub(super) fn prepare(isa: Isa, shape: &Arc<Shape>) -> Result<Prepared> {
+pub(super) fn prepare(isa: Isa, shape: &Arc<Shape>, order: Order) -> Result<Prepared> {
     let (lanes, taps) = (shape.code.lanes, shape.taps * shape.taps);
     let blocks = shape.terms.div_ceil(lanes);
     let width = shape.panels.iter().map(|panel| shape.width(panel)).max().unwrap_or(0);
@@ -35,7 +37,7 @@ pub(super) fn prepare(isa: Isa, shape: &Arc<Shape>) -> Result<Prepared> {
     // Each number that is written takes about four operations.
     let cost = Cost { flops: 4.0 * written, bytes: 4.0 * (read + written) };
     let per_worker = if shape.is_gradient { (4 * taps * lanes * lanes + 64) as u64 } else { 0 };
-    let kernel = Filters { shape: Arc::clone(shape), packing: packing::<f32>(isa), cut, blocks };
+    let kernel = Filters { shape: Arc::clone(shape), order, packing: packing::<f32>(isa), cut, blocks };
     Ok(Prepared { chunks: cut.pieces(), scratch: 0, per_worker, cost, in_place: Vec::new(), kernel: Arc::new(kernel) })
 }
 
@@ -63,9 +65,14 @@ impl Filters {
             let count = if vector + 1 == panel.vectors { panel.last } else { lanes };
             let column = panel.column + vector * lanes;
             if !shape.is_gradient {
+                // Where the panel's first column is, and from term to term.
+                let (start, row) = match self.order {
+                    Order::Rows => (panel.column, shape.columns),
+                    Order::Panels => (taps * shape.terms * panel.column, width - lanes + panel.last),
+                };
                 for term in terms.clone() {
-                    let from = filter.wrapping_add(term * shape.columns + column);
-                    let tap = (shape.terms * shape.columns) as isize;
+                    let from = filter.wrapping_add(start + term * row + vector * lanes);
+                    let tap = (shape.terms * row) as isize;
                     // SAFETY: the filter has these columns of this term, and the values room for whole vectors.
                     unsafe { (shape.transforms.filter)(&Filter { from, tap, count, to: to(term, vector), to_point }) };
                 }

@@ -23,6 +23,7 @@ use super::axis::Axis;
 use super::pass::Side;
 use super::tiles::{Code, Panel, code};
 use crate::cut::elements;
+use crate::packing::Order;
 use crate::simd::Isa;
 use plimsoll_request::anchor::Epilogue;
 use plimsoll_request::conv::ConvSpec;
@@ -102,12 +103,25 @@ impl Shape {
 ///
 /// # Errors
 /// As [`super::conv_on`].
+#[cfg(test)]
 pub(crate) fn winograd(isa: Isa, spec: &ConvSpec, is_gradient: bool, epilogue: Option<Epilogue>) -> Result<Option<Winograd>> {
+    winograd_of(isa, spec, is_gradient, epilogue, Order::Rows)
+}
+
+/// As [`winograd`], with a filter of that order; a gradient has it row by row.
+pub(crate) fn winograd_of(
+    isa: Isa,
+    spec: &ConvSpec,
+    is_gradient: bool,
+    epilogue: Option<Epilogue>,
+    order: Order,
+) -> Result<Option<Winograd>> {
+    super::require_order(isa, spec, order)?;
     let Some(shape) = shape(isa, spec, is_gradient)? else { return Ok(None) };
     let values = elements(&[shape.values() as u64])? as u64;
     let result = if is_gradient { spec.input() } else { spec.output() };
     let shape = Arc::new(shape);
-    let weights = filters::prepare(isa, &shape)?;
+    let weights = filters::prepare(isa, &shape, order)?;
     let product = tiles::prepare(isa, &shape, &result, epilogue)?;
     let issued = 2.0 * shape.tiles() as f64 * shape.values() as f64;
     let elementwise = product.cost.flops - shape.multiplications();

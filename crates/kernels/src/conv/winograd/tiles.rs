@@ -9,7 +9,7 @@ use plimsoll_device::{Args, Cost, CpuKernel, Fault, Prepared};
 use super::Shape;
 use super::transform::{Operand, PLANES, POINTS, Results};
 use crate::conv::finish::Finish;
-use crate::conv::tiles::{Panel, Rows, Tile};
+use crate::conv::tiles::{Panel, Rows, Tile, Wanted};
 use crate::expr::{Bases, Changes, Links};
 use crate::packing::part;
 use crate::simd::Isa;
@@ -230,6 +230,8 @@ impl Tiles {
         let Shape { code, terms, .. } = *self.shape;
         let width = panel.vectors * code.lanes;
         let (parts, blocks) = (count.div_ceil(code.rows[panel.vectors - 1]), terms.div_ceil(TERMS));
+        // The values of the next point lie behind these.
+        let next = Wanted::new(b.wrapping_add(terms * width), width, terms, width);
         for block in 0..blocks {
             let terms_of = part(terms, blocks, block);
             for number in 0..parts {
@@ -249,6 +251,7 @@ impl Tiles {
                     last: code.lanes,
                     add: block > 0,
                     changes: Changes::NONE,
+                    ahead: next.next(terms_of.len()),
                 };
                 if let Some(compute) = code.packed[rows.len() - 1][panel.vectors - 1] {
                     // SAFETY: as this function.

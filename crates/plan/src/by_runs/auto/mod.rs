@@ -31,7 +31,6 @@ use super::first_fit::first_fit_among;
 use super::trial::{attempt, no_room, plan_request};
 use super::wholes::Wholes;
 use super::{Fitted, How, Least, Objective, Piece, PlaceRequest, Tried};
-use crate::fit::Lines;
 use crate::lir::Lir;
 use crate::passes::{Pass, lirs_at};
 use crate::place::{Placement, Why, place};
@@ -61,7 +60,7 @@ pub fn auto(request: &PlaceRequest<'_>, objective: Objective) -> Result<Fitted> 
     trials.attempt(tensorflow.clone(), How::TensorFlow);
     let mut paper = None;
     if let Some(run) = request.runs.last().filter(|_| !wholes.units.free.is_empty()) {
-        let lines = Lines::NONE;
+        let lines = request.lines(Vec::new());
         let plan = plan_request(request, &wholes.of[0].1, run, &lines);
         paper = lirs_at(&plan, Pass::Transfer, Pass::Fuse).ok().and_then(|[apart, fused]| trials.papers(&plan, &apart, &fused));
         if paper.is_none() {
@@ -121,7 +120,7 @@ impl Trials<'_, '_> {
         let before = self.fitted.iter().position(|before| before.placement.devices == placement.devices);
         let index = match before {
             Some(index) => index,
-            None => match attempt(self.request, placement, how, &Lines::NONE) {
+            None => match attempt(self.request, placement, how, Vec::new()) {
                 Ok(fitted) => {
                     self.fitted.push(fitted);
                     self.fitted.len() - 1
@@ -252,12 +251,11 @@ impl Trials<'_, '_> {
             over.sort_by(|one, other| self.time(*one).total_cmp(&self.time(*other)));
             over.truncate(SQUEEZED);
         }
-        let most = (0..self.request.devices.len()).map(|device| self.request.left(device)).collect();
-        let lines = Lines { most, ..Lines::default() };
+        let most: Vec<Option<Bytes>> = (0..self.request.devices.len()).map(|device| self.request.left(device)).collect();
         for index in over {
             let fitted = &self.fitted[index];
             let Some(how) = fitted.tried.last().map(|tried| tried.how.clone()) else { continue };
-            if let Ok(lower) = attempt(self.request, fitted.placement.clone(), how, &lines) {
+            if let Ok(lower) = attempt(self.request, fitted.placement.clone(), how, most.clone()) {
                 self.fitted[index] = lower;
             }
         }

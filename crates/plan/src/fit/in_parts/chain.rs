@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use plimsoll_base::Bytes;
-use plimsoll_device::{KernelCall, StepArg, Variant};
+use plimsoll_device::{KernelCall, LaidOut, StepArg, Variant};
 use plimsoll_graph::id::Id;
 use plimsoll_memory::layout::{self, Buffer};
 use plimsoll_request::{KernelRequest, Part, Rows, Sums};
@@ -97,16 +97,21 @@ impl<'a> Chains<'a> {
         let (spec, library) = (&self.request.devices[device], self.request.libraries[device]);
         let Part { request, larger, calls, cut, sums } = library.part(spec, &unit.call.request, rows)?;
         let seconds = |variant: &Variant| variant.steps.iter().map(|step| self.request.costs.step_seconds(spec, step)).sum::<f64>();
-        let fastest_of = |request: &KernelRequest, is_alike: &dyn Fn(&Variant) -> bool| {
-            let variants = library.variants(spec, request).ok()?.into_iter();
+        // An argument that the whole reads in panels is the same for each part.
+        let fastest_of = |request: &KernelRequest, laid_out: Option<LaidOut>, is_alike: &dyn Fn(&Variant) -> bool| {
+            let variants = match laid_out {
+                None => library.variants(spec, request),
+                Some(laid_out) => library.laid_out(spec, request, laid_out),
+            };
+            let variants = variants.ok()?.into_iter();
             let same = variants.filter(|variant| variant.numerics == unit.call.variant.numerics && !variant.steps.is_empty());
             same.filter(|variant| is_alike(variant)).min_by(|one, other| seconds(one).total_cmp(&seconds(other))).map(Arc::new)
         };
-        let fastest = |request: &KernelRequest| fastest_of(request, &|_| true);
         let once = |request: Option<KernelRequest>| match request {
             None => Some(None),
             Some(request) => {
-                let variant = fastest(&request).filter(|variant| variant.steps.len() == 1 && variant.steps[0].args.is_none())?;
+                let variant =
+                    fastest_of(&request, None, &|_| true).filter(|variant| variant.steps.len() == 1 && variant.steps[0].args.is_none())?;
                 Some(Some(KernelCall { request: Arc::new(request), variant, step: 0 }))
             }
         };
@@ -114,11 +119,12 @@ impl<'a> Chains<'a> {
             None => None,
             Some(Sums { count, bytes, begin, end }) => Some(DividedSums { count, bytes, begin: once(begin)?, end: once(end)? }),
         };
-        let variant = fastest(&request)?;
+        let laid_out = unit.call.variant.laid_out;
+        let variant = fastest_of(&request, laid_out, &|_| true)?;
         let larger = match larger {
             None => None,
             Some(request) => {
-                let other = fastest_of(&request, &|other| are_alike(&variant, other))?;
+                let other = fastest_of(&request, laid_out, &|other| are_alike(&variant, other))?;
                 Some((Arc::new(request), other))
             }
         };
