@@ -1,11 +1,11 @@
-//! Copies of cards run beside their works, as moves do, in the second queue of the card that carries them; and works of
-//! processors go before others that still wait.
+//! Copies of cards run beside their works, as moves do, in the second queue of the card that carries them; and works go before
+//! others of their device that still wait.
 //!
 //! In the card's own queue a copy keeps works waiting that do not read it. Beside them it begins as soon as what it copies is there
 //! and the copies before it are done: variables come while the works before their readers compute, and gradients leave while the ones
 //! before them are made. A host that updates variables takes them as their gradients come: in the order as written the update of the
-//! first layer is the first, whose gradient comes last. What has come early takes memory early, so the schedule as it is stays for lines
-//! that this one does not fit ([`crate::fit`]).
+//! first layer is the first, whose gradient comes last. A card that waits for a variable computes what waits for nothing meanwhile. What
+//! has come early takes memory early, so the schedule as it is stays for lines that this one does not fit ([`crate::fit`]).
 
 use std::collections::{BTreeSet, HashSet, VecDeque};
 
@@ -29,8 +29,8 @@ pub(crate) struct Kept {
     pub copies: BTreeSet<DeviceId>,
 }
 
-/// The region at hand, whose works are in order, with copies of cards beside their works, and works of processors before others that
-/// still wait; none where neither is clearly faster.
+/// The region at hand, whose works are in order, with copies of cards beside their works, and works before others of their device that
+/// still wait: of processors alone, or of all devices where that is clearly faster. None where nothing is.
 pub(crate) fn overlap(lir: &Lir, devices: &[DeviceSpec], kept: &Kept) -> Option<Lir> {
     let works = || lir.region().works.iter().copied();
     let mut copies: Vec<WorkId> = works().filter(|id| may_be_beside(lir, &lir.works[*id], devices, &kept.copies)).collect();
@@ -41,16 +41,20 @@ pub(crate) fn overlap(lir: &Lir, devices: &[DeviceSpec], kept: &Kept) -> Option<
     // A loop of several devices comes next in all their queues.
     let shared: BTreeSet<DeviceId> =
         works().filter(|id| lir.is_shared(&lir.works[*id])).flat_map(|id| lir.devices(&lir.works[id]).collect::<Vec<_>>()).collect();
-    let is_free =
-        |device: &DeviceId| devices[device.index()].kind == DeviceKind::Cpu && !kept.order.contains(device) && !shared.contains(device);
+    let is_free = |device: &DeviceId| !kept.order.contains(device) && !shared.contains(device);
     // One device alone takes the same time in any order.
-    let free: BTreeSet<DeviceId> = busy.iter().copied().filter(|device| busy.len() > 1 && is_free(device)).collect();
+    let all: BTreeSet<DeviceId> = busy.iter().copied().filter(|device| busy.len() > 1 && is_free(device)).collect();
+    let is_processor = |device: &DeviceId| devices[device.index()].kind == DeviceKind::Cpu;
+    let processors: BTreeSet<DeviceId> = all.iter().copied().filter(is_processor).collect();
     let mut ways: Vec<BTreeSet<DeviceId>> = Vec::new();
     if !copies.is_empty() {
         ways.push(BTreeSet::new());
     }
-    if !free.is_empty() {
-        ways.push(free);
+    if !processors.is_empty() {
+        ways.push(processors.clone());
+    }
+    if all != processors {
+        ways.push(all);
     }
     if ways.is_empty() {
         return None;
