@@ -199,10 +199,6 @@ fn pruned_graphs_are_placed_run_by_run() {
     });
 }
 
-/// Loops of several devices whose gradients read lists: these go round in the loop as values, so more tensors are sent than TensorFlow sends,
-/// which keeps its stacks on a device.
-const LISTS_GO_ROUND: [&str; 2] = ["while_gradient_v1", "tensor_arrays_in_a_loop_v1"];
-
 /// How many tensors go from device to device.
 type Copies = BTreeMap<(usize, usize), usize>;
 
@@ -212,9 +208,6 @@ fn towers_copy_what_tensorflow_sends_and_others_no_more() {
     held("other copies", |case| {
         // TensorFlow's partitions do not show tensors sent within bodies.
         if case.error.is_some() || case.pruned || folder() != here() || !case.bodies.is_empty() {
-            return Ok(());
-        }
-        if LISTS_GO_ROUND.contains(&case.name.as_str()) {
             return Ok(());
         }
         let session = case.session().map_err(|error| error.to_string())?;

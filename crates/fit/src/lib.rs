@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 mod bound;
+mod chains;
 mod descent;
 mod graph;
 mod improve;

@@ -7,49 +7,64 @@ use crate::graph::Key;
 /// A block of more positions is cut into two.
 const MOST: usize = 96;
 
+/// Less than any bytes.
+const NONE: i64 = i64::MIN / 2;
+
 #[derive(Clone, Debug)]
 struct Block {
     keys: Vec<Key>,
     /// Without `added`.
     bytes: Vec<i64>,
     added: i64,
-    /// Of `bytes`.
-    most: i64,
-    /// What all positions together are over the budget.
-    over: i64,
+    /// Of `bytes`; none until it is asked for.
+    most: Option<i64>,
+    /// What all positions together are over the budget; none until it is asked for.
+    over: Option<i64>,
 }
 
 impl Block {
-    fn refresh(&mut self, budget: i64) -> i128 {
-        self.most = self.bytes.iter().copied().max().unwrap_or(i64::MIN / 2);
-        self.recount(budget)
+    fn new(keys: Vec<Key>, bytes: Vec<i64>, added: i64) -> Block {
+        Block { keys, bytes, added, most: None, over: None }
     }
 
-    /// Adds bytes to some positions. Returns the change of what is over the budget. The others are looked at only where the most may have been
-    /// one of these.
-    fn add(&mut self, range: Range<usize>, bytes: i64, budget: i64) -> i128 {
-        let (line, before) = (budget - self.added, self.over);
-        let (mut was, mut is) = (i64::MIN / 2, i64::MIN / 2);
+    /// The most bytes of a position.
+    fn most(&mut self) -> i64 {
+        let bytes = &self.bytes;
+        *self.most.get_or_insert_with(|| bytes.iter().copied().max().unwrap_or(NONE)) + self.added
+    }
+
+    /// What all positions together are over a budget. A block has few positions: their bytes together can be counted.
+    fn over(&mut self, budget: i64) -> i64 {
+        if let Some(over) = self.over {
+            return over;
+        }
+        let line = budget - self.added;
+        let over = if self.most() > budget { self.bytes.iter().map(|bytes| (bytes - line).max(0)).sum() } else { 0 };
+        *self.over.insert(over)
+    }
+
+    /// What is over the budget is asked for again, unless nothing is.
+    fn forget(&mut self, budget: i64) {
+        let is_below = self.most.is_some_and(|most| most + self.added <= budget);
+        self.over = is_below.then_some(0);
+    }
+
+    /// Adds bytes to all positions.
+    fn add_to_all(&mut self, bytes: i64, budget: i64) {
+        self.added += bytes;
+        self.forget(budget);
+    }
+
+    /// Adds bytes to some positions.
+    fn add(&mut self, range: Range<usize>, bytes: i64, budget: i64) {
+        let mut is = NONE;
         for other in &mut self.bytes[range] {
-            was = was.max(*other);
-            self.over -= (*other - line).max(0);
             *other += bytes;
-            self.over += (*other - line).max(0);
             is = is.max(*other);
         }
-        if bytes > 0 || was < self.most {
-            self.most = self.most.max(is);
-        } else {
-            self.most = self.bytes.iter().copied().max().unwrap_or(i64::MIN / 2);
-        }
-        i128::from(self.over - before)
-    }
-
-    /// The change of what is over the budget. A block has few positions: their bytes together can be counted.
-    fn recount(&mut self, budget: i64) -> i128 {
-        let (line, before) = (budget - self.added, self.over);
-        self.over = if self.most > line { self.bytes.iter().map(|bytes| (bytes - line).max(0)).sum() } else { 0 };
-        i128::from(self.over - before)
+        // Where the most may have been one of these, the others are looked at.
+        self.most = self.most.filter(|most| bytes > 0 || is - bytes < *most).map(|most| most.max(is));
+        self.forget(budget);
     }
 }
 
@@ -58,26 +73,18 @@ pub(crate) struct Profile {
     blocks: Vec<Block>,
     firsts: Vec<Key>,
     budget: i64,
-    over: i128,
+    /// What all positions together are over the budget; none until it is asked for.
+    over: Option<i128>,
 }
 
 impl Profile {
     /// Positions in order, with their bytes.
     pub fn new(positions: &[(Key, i64)], budget: i64) -> Profile {
-        let mut profile = Profile { blocks: Vec::new(), firsts: Vec::new(), budget, over: 0 };
-        for chunk in positions.chunks(MOST / 2) {
-            let mut block = Block {
-                keys: chunk.iter().map(|position| position.0).collect(),
-                bytes: chunk.iter().map(|position| position.1).collect(),
-                added: 0,
-                most: 0,
-                over: 0,
-            };
-            profile.over += block.refresh(budget);
-            profile.firsts.push(chunk[0].0);
-            profile.blocks.push(block);
-        }
-        profile
+        let chunks = || positions.chunks(MOST / 2);
+        let block = |chunk: &[(Key, i64)]| {
+            Block::new(chunk.iter().map(|position| position.0).collect(), chunk.iter().map(|position| position.1).collect(), 0)
+        };
+        Profile { blocks: chunks().map(block).collect(), firsts: chunks().map(|chunk| chunk[0].0).collect(), budget, over: None }
     }
 
     pub fn budget(&self) -> i64 {
@@ -86,37 +93,36 @@ impl Profile {
 
     pub fn set_budget(&mut self, budget: i64) {
         self.budget = budget;
-        self.over = 0;
-        for block in &mut self.blocks {
-            block.recount(budget);
-            self.over += i128::from(block.over);
-        }
+        self.over = None;
+        self.blocks.iter_mut().for_each(|block| block.over = None);
     }
 
     /// What all positions together are over the budget.
-    pub fn over(&self) -> i128 {
-        self.over
+    pub fn over(&mut self) -> i128 {
+        let (blocks, budget) = (&mut self.blocks, self.budget);
+        *self.over.get_or_insert_with(|| blocks.iter_mut().map(|block| i128::from(block.over(budget))).sum())
     }
 
-    pub fn peak(&self) -> i64 {
-        self.blocks.iter().map(|block| block.most + block.added).max().unwrap_or(0)
+    pub fn peak(&mut self) -> i64 {
+        self.blocks.iter_mut().map(Block::most).max().unwrap_or(0)
     }
 
     /// The first position with the most bytes.
-    pub fn highest(&self) -> Option<Key> {
+    pub fn highest(&mut self) -> Option<Key> {
         let peak = self.peak();
-        let block = self.blocks.iter().find(|block| block.most + block.added == peak)?;
+        let block = self.blocks.iter_mut().find_map(|block| (block.most() == peak).then_some(block))?;
         let at = block.bytes.iter().position(|bytes| bytes + block.added == peak)?;
         Some(block.keys[at])
     }
 
     /// The first and the last position of a run of positions over the budget, about: by blocks.
-    pub fn zone(&self, key: Key) -> (Key, Key) {
+    pub fn zone(&mut self, key: Key) -> (Key, Key) {
+        let budget = self.budget;
         let (mut first, mut last) = (self.block(key), self.block(key));
-        while first > 0 && self.blocks[first - 1].over > 0 {
+        while first > 0 && self.blocks[first - 1].over(budget) > 0 {
             first -= 1;
         }
-        while last + 1 < self.blocks.len() && self.blocks[last + 1].over > 0 {
+        while last + 1 < self.blocks.len() && self.blocks[last + 1].over(budget) > 0 {
             last += 1;
         }
         (self.firsts.get(first).copied().unwrap_or(0), self.blocks.get(last).and_then(|block| block.keys.last()).copied().unwrap_or(0))
@@ -146,21 +152,23 @@ impl Profile {
 
     pub fn insert(&mut self, key: Key, bytes: i64) {
         if self.blocks.is_empty() {
-            self.blocks.push(Block { keys: Vec::new(), bytes: Vec::new(), added: 0, most: 0, over: 0 });
+            self.blocks.push(Block::new(Vec::new(), Vec::new(), 0));
             self.firsts.push(key);
         }
+        self.over = None;
         let at = self.block(key);
         let block = &mut self.blocks[at];
         let index = block.keys.partition_point(|other| *other < key);
+        let own = bytes - block.added;
         block.keys.insert(index, key);
-        block.bytes.insert(index, bytes - block.added);
-        self.over += block.refresh(self.budget);
+        block.bytes.insert(index, own);
+        block.most = block.most.map(|most| most.max(own));
+        block.over = block.over.map(|over| over + (bytes - self.budget).max(0));
         self.firsts[at] = block.keys[0];
         if block.keys.len() > MOST {
             let half = block.keys.len() / 2;
-            let mut rest =
-                Block { keys: block.keys.split_off(half), bytes: block.bytes.split_off(half), added: block.added, most: 0, over: 0 };
-            self.over += block.refresh(self.budget) + rest.refresh(self.budget);
+            let rest = Block::new(block.keys.split_off(half), block.bytes.split_off(half), block.added);
+            (block.most, block.over) = (None, None);
             self.firsts.insert(at + 1, rest.keys[0]);
             self.blocks.insert(at + 1, rest);
         }
@@ -170,9 +178,11 @@ impl Profile {
         let at = self.block(key);
         let Some(block) = self.blocks.get_mut(at) else { return };
         let Ok(index) = block.keys.binary_search(&key) else { return };
+        self.over = None;
         block.keys.remove(index);
-        block.bytes.remove(index);
-        self.over += block.refresh(self.budget);
+        let own = block.bytes.remove(index);
+        block.most = block.most.filter(|most| own < *most);
+        block.over = block.over.map(|over| over - (own + block.added - self.budget).max(0));
         if block.keys.is_empty() {
             self.blocks.remove(at);
             self.firsts.remove(at);
@@ -186,42 +196,53 @@ impl Profile {
         if from >= to || bytes == 0 {
             return;
         }
+        self.over = None;
+        let (budget, first) = (self.budget, self.block(from));
+        let behind = first + self.firsts[first..].partition_point(|first| *first < to);
+        // All blocks between the first and the last are changed as a whole.
+        let ends = [first, behind.saturating_sub(1)];
+        for at in &ends[..usize::from(first < behind) + usize::from(first + 1 < behind)] {
+            let range = self.part(*at, from, to);
+            let block = &mut self.blocks[*at];
+            match range {
+                None => block.add_to_all(bytes, budget),
+                Some(range) => block.add(range, bytes, budget),
+            }
+        }
+        for block in self.blocks.get_mut(first + 1..behind.saturating_sub(1)).into_iter().flatten() {
+            block.add_to_all(bytes, budget);
+        }
+    }
+
+    /// The positions of a block from one key up to another: none for all.
+    fn part(&self, at: usize, from: Key, to: Key) -> Option<Range<usize>> {
+        let keys = &self.blocks[at].keys;
+        let is_begun = self.firsts[at] < from;
+        let is_ended = self.firsts.get(at + 1).is_none_or(|next| *next > to);
+        let first = if is_begun { keys.partition_point(|key| *key < from) } else { 0 };
+        let last = if is_ended { first + keys[first..].partition_point(|key| *key < to) } else { keys.len() };
+        (is_begun || is_ended).then_some(first..last)
+    }
+
+    /// Whether a position from one key up to another, which is not one of them, has more than so many bytes.
+    pub fn has_more(&mut self, from: Key, to: Key, bytes: i64) -> bool {
         for at in self.block(from)..self.blocks.len() {
             if self.firsts[at] >= to {
                 break;
             }
-            let last = self.firsts.get(at + 1).is_some_and(|next| *next <= to);
+            let range = self.part(at, from, to);
             let block = &mut self.blocks[at];
-            if last && self.firsts[at] >= from {
-                block.added += bytes;
-                self.over += block.recount(self.budget);
-                continue;
+            let is_more = match range {
+                None => block.most() > bytes,
+                Some(range) => block.bytes[range].iter().any(|other| other + block.added > bytes),
+            };
+            if is_more {
+                return true;
             }
-            let range = block.keys.partition_point(|key| *key < from)..block.keys.partition_point(|key| *key < to);
-            self.over += block.add(range, bytes, self.budget);
         }
+        false
     }
 
-    /// The most bytes of the positions from one key up to another, which is not one of them.
-    pub fn most(&self, from: Key, to: Key) -> i64 {
-        let mut most = i64::MIN / 2;
-        for at in self.block(from)..self.blocks.len() {
-            if self.firsts[at] >= to {
-                break;
-            }
-            let last = self.firsts.get(at + 1).is_some_and(|next| *next <= to);
-            let block = &self.blocks[at];
-            if last && self.firsts[at] >= from {
-                most = most.max(block.most + block.added);
-                continue;
-            }
-            let range = block.keys.partition_point(|key| *key < from)..block.keys.partition_point(|key| *key < to);
-            most = block.bytes[range].iter().fold(most, |most, bytes| most.max(bytes + block.added));
-        }
-        most
-    }
-
-    /// All positions in order, with their bytes.
     pub fn positions(&self) -> impl Iterator<Item = (Key, i64)> {
         self.blocks.iter().flat_map(|block| block.keys.iter().zip(&block.bytes).map(|(key, bytes)| (*key, bytes + block.added)))
     }
@@ -262,6 +283,8 @@ mod tests {
                 let over: i64 = map.values().map(|at| (at - budget).max(0)).sum();
                 prop_assert_eq!(profile.over(), i128::from(over));
                 prop_assert_eq!(profile.peak(), map.values().copied().max().unwrap_or(0));
+                let (from, to) = (one.min(other), one.max(other));
+                prop_assert_eq!(profile.has_more(from, to, bytes), map.range(from..to).any(|(_, at)| *at > bytes));
             }
             prop_assert_eq!(profile.positions().collect::<Vec<_>>(), map.into_iter().collect::<Vec<_>>());
         }

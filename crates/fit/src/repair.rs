@@ -104,8 +104,7 @@ fn step(state: &mut State, at: Key, taste: Taste, random: &mut Random, candidate
         }
         if !candidate.is_exact {
             let to = stage_of(state, candidate.next);
-            let work = state.graph.values[candidate.value].work;
-            let mut cost = chain(state, work, to, taste.depth, &mut 64).min(i64::MAX / 2);
+            let mut cost = state.chain(candidate.value, to, taste.depth).min(i64::MAX / 2);
             if let Some(link) = &state.graph.link {
                 // Moves take nothing where works have enough to do beside them.
                 cost = cost.min(link.time(state.graph.values[candidate.value].bytes) / 4);
@@ -131,19 +130,29 @@ fn step(state: &mut State, at: Key, taste: Taste, random: &mut Random, candidate
                 continue;
             }
         }
+        let mut first: Option<Trial> = None;
         for &way in ways {
-            let mark = state.mark();
-            if lose(state, candidate.value, (candidate.before, candidate.next), at, way) {
-                let gained = (before.0 - state.profile.over()) as f64;
-                let mut rate = gained / ((state.total() - before.1).max(0) as f64 + 1.0);
-                if taste.noise > 0.0 {
-                    rate *= 1.0 + taste.noise * random.unit();
+            let is_same = |trial: &&Trial| trial.is_same(way);
+            let worth = match first.as_ref().filter(is_same) {
+                Some(trial) => {
+                    state.steps += trial.steps;
+                    trial.worth
                 }
-                if gained > 0.0 && best.as_ref().is_none_or(|(other, _)| rate > *other) {
-                    best = Some((rate, Choice::Lose(candidate.value, (candidate.before, candidate.next), way)));
+                None => {
+                    let trial = Trial::of(state, &candidate, at, way, before);
+                    let worth = trial.worth;
+                    first.get_or_insert(trial);
+                    worth
                 }
+            };
+            let Some((gained, longer)) = worth else { continue };
+            let mut rate = gained / longer;
+            if taste.noise > 0.0 {
+                rate *= 1.0 + taste.noise * random.unit();
             }
-            state.back_to(mark);
+            if gained > 0.0 && best.as_ref().is_none_or(|(other, _)| rate > *other) {
+                best = Some((rate, Choice::Lose(candidate.value, (candidate.before, candidate.next), way)));
+            }
         }
     }
     match best {
@@ -153,6 +162,56 @@ fn step(state: &mut State, at: Key, taste: Taste, random: &mut Random, candidate
             true
         }
         None => false,
+    }
+}
+
+/// So many works that run again change the books of a state alike however often they are put in and taken out: blocks of positions that
+/// the first time has cut are not cut again.
+const FEW: u64 = 40;
+
+/// What operands did that were not there any more, while a value was lost.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Told {
+    stayed: bool,
+    again: bool,
+}
+
+/// A value that was lost and is there again.
+struct Trial {
+    /// Bytes that it gains over all positions, and how much longer it takes; none where it cannot be lost so.
+    worth: Option<(f64, f64)>,
+    told: Told,
+    /// The steps that it took.
+    steps: u64,
+    is_small: bool,
+}
+
+impl Trial {
+    /// Tries a way to lose a candidate at a position. `before` is what is over the budget, and the time.
+    fn of(state: &mut State, candidate: &Candidate, at: Key, way: Way, before: (i128, i64)) -> Trial {
+        let (mark, steps, puts) = (state.mark(), state.steps, state.puts);
+        let mut told = Told::default();
+        state.chains.is_trial = true;
+        let is_lost = lose_told(state, candidate.value, (candidate.before, candidate.next), at, way, &mut told);
+        let worth = is_lost.then(|| {
+            let gained = (before.0 - state.profile.over()) as f64;
+            (gained, (state.total() - before.1).max(0) as f64 + 1.0)
+        });
+        let is_small = state.puts - puts <= FEW;
+        state.back_to(mark);
+        state.chains.is_trial = false;
+        Trial { worth, told, steps: state.steps - steps, is_small }
+    }
+
+    /// Whether another way does the same as that of this trial, [`Way::Room`].
+    fn is_same(&self, way: Way) -> bool {
+        self.is_small
+            && match way {
+                Way::Room => true,
+                Way::Stay => !self.told.again,
+                Way::Again => !self.told.stayed,
+                Way::Slow(_) => false,
+            }
     }
 }
 
@@ -226,35 +285,20 @@ fn find(state: &mut State, at: Key, candidates: &mut BinaryHeap<Candidate>) {
     *candidates = found.into();
 }
 
-/// What it costs, about, to run a work again in a stage: with what it reads and is not there.
-fn chain(state: &State, work: usize, to: usize, depth: u32, visits: &mut u32) -> i64 {
-    let graph = state.graph;
-    let info = &graph.works[work];
-    let at = key(to, info.slot);
-    let mut cost = info.cost;
-    if depth == 0 || *visits == 0 {
-        return cost;
-    }
-    *visits -= 1;
-    for &value in &info.reads {
-        let operand = &graph.values[value];
-        if operand.bytes > 0 && state.end(value, at) <= at && graph.works[operand.work].again {
-            cost = cost.saturating_add(chain(state, operand.work, to, depth - 1, visits));
-        }
-    }
-    cost
-}
-
 /// Loses a value between two uses, at a position between them.
 pub(crate) fn lose(state: &mut State, value: usize, uses: (Key, Key), at: Key, way: Way) -> bool {
+    lose_told(state, value, uses, at, way, &mut Told::default())
+}
+
+fn lose_told(state: &mut State, value: usize, uses: (Key, Key), at: Key, way: Way, told: &mut Told) -> bool {
     if let Way::Slow(slack) = way {
         return state.wait_slow(value, uses, at, slack);
     }
     let to = stage_of(state, uses.1);
-    again(state, state.graph.values[value].work, to, way, DEPTH)
+    again(state, state.graph.values[value].work, to, (way, DEPTH), told)
 }
 
-fn again(state: &mut State, work: usize, to: usize, way: Way, depth: u32) -> bool {
+fn again(state: &mut State, work: usize, to: usize, (way, depth): (Way, u32), told: &mut Told) -> bool {
     let graph = state.graph;
     let info = &graph.works[work];
     let at = key(to, info.slot);
@@ -269,22 +313,69 @@ fn again(state: &mut State, work: usize, to: usize, way: Way, depth: u32) -> boo
         if operand.bytes == 0 {
             continue;
         }
-        let end = state.end(value, at);
-        if end > at {
+        if !state.is_gone(value, at) {
             continue;
         }
         let stays = match way {
-            Way::Room => state.profile.most(end, at).saturating_add(operand.bytes) <= state.profile.budget(),
+            Way::Room => {
+                let end = state.end(value, at);
+                !state.profile.has_more(end, at, state.profile.budget() - operand.bytes)
+            }
             Way::Stay => true,
             Way::Again | Way::Slow(_) => false,
         };
         state.steps += 1;
+        (told.stayed, told.again) = (told.stayed || stays, told.again || !stays);
         if !stays {
             let mark = state.mark();
-            if !again(state, operand.work, to, way, depth - 1) {
+            if !again(state, operand.work, to, (way, depth - 1), told) {
                 state.back_to(mark);
             }
         }
     }
     state.run_again(work, to)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::chains::tests::made_up;
+    use crate::graph::Graph;
+
+    #[test]
+    fn ways_that_are_said_to_be_the_same_are() {
+        let mut random = Random::new(3);
+        let (mut same, mut other) = (0, 0);
+        for _ in 0..40 {
+            let problem = made_up(&mut random, 40);
+            let graph = Graph::new(&problem).unwrap();
+            let mut state = State::new(&graph, 64 * (6 + random.below(10)) as i64);
+            let mut candidates = BinaryHeap::new();
+            while state.profile.over() > 0 {
+                let Some(at) = state.profile.highest() else { break };
+                find(&mut state, at, &mut candidates);
+                let before = (state.profile.over(), state.total());
+                for candidate in candidates.iter() {
+                    let (positions, steps) = (state.profile.positions().collect::<Vec<_>>(), state.steps);
+                    let first = Trial::of(&mut state, candidate, at, Way::Room, before);
+                    assert_eq!(state.steps - steps, first.steps);
+                    for way in [Way::Stay, Way::Again] {
+                        let trial = Trial::of(&mut state, candidate, at, way, before);
+                        if first.is_same(way) {
+                            assert_eq!((trial.worth, trial.steps), (first.worth, first.steps));
+                            same += 1;
+                        } else {
+                            other += 1;
+                        }
+                    }
+                    assert_eq!(state.profile.positions().collect::<Vec<_>>(), positions);
+                }
+                let taste = Taste { tried: 4, noise: 0.0, is_quick: false, depth: 8 };
+                if !step(&mut state, at, taste, &mut random, &mut candidates) {
+                    break;
+                }
+            }
+        }
+        assert!(same > 100 && other > 100, "{same} are the same, {other} are not");
+    }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::chains::Chains;
 use crate::graph::{Graph, Key, Slot, Way, key, slot, stage};
 use crate::moves::{Clock, Moves};
 use crate::profile::Profile;
@@ -34,6 +35,9 @@ pub(crate) struct State<'a> {
     ways: BTreeMap<usize, usize>,
     /// Work done.
     pub steps: u64,
+    /// How often something was put at a position.
+    pub puts: u64,
+    pub chains: Chains,
 }
 
 /// A life that has no end.
@@ -54,6 +58,8 @@ impl<'a> State<'a> {
             clock: if graph.link.is_some() { Clock::new(graph) } else { Clock::default() },
             ways: BTreeMap::new(),
             steps: 0,
+            puts: 0,
+            chains: Chains::default(),
         };
         let mut bytes: Vec<i64> = vec![0; graph.works.len() + 1];
         for value in 0..graph.values.len() {
@@ -77,21 +83,48 @@ impl<'a> State<'a> {
     /// The bytes of a value that is defined at `def` are there up to this key, which is not one of the life. `next` is where it is
     /// defined again.
     fn bound(&self, value: usize, def: Key, next: Key) -> Key {
-        let info = &self.graph.values[value];
-        if next == END && info.is_result {
+        if next == END && self.graph.values[value].is_result {
             return END;
         }
-        match self.last_read(value, def, next) {
-            Some(read) if info.is_over && self.graph.is_over(slot(read), value) => read,
-            Some(read) => read + 1,
-            None => def + 1,
+        let reads = &self.reads[value];
+        let count = if next == END { reads.len() } else { reads.partition_point(|read| *read < next) };
+        self.behind(value, def, count)
+    }
+
+    /// The same of a life whose last read is the last of so many reads of the value, or none if that is not behind the definition.
+    #[inline]
+    fn behind(&self, value: usize, def: Key, count: usize) -> Key {
+        match count.checked_sub(1).map(|last| self.reads[value][last]) {
+            Some(read) if read > def => self.behind_read(value, read),
+            _ => def + 1,
         }
     }
 
-    fn last_read(&self, value: usize, from: Key, to: Key) -> Option<Key> {
+    /// The same of a life with this last read.
+    #[inline]
+    fn behind_read(&self, value: usize, read: Key) -> Key {
+        if self.graph.values[value].is_over && self.graph.is_over(slot(read), value) { read } else { read + 1 }
+    }
+
+    /// Whether something needs the life that a read at a key would see, behind that read; the reads from this number on are behind it.
+    #[inline]
+    fn is_needed(&self, value: usize, behind: usize, next: Key) -> bool {
+        match self.reads[value].get(behind) {
+            Some(read) if *read < next => true,
+            _ => next == END && self.graph.values[value].is_result,
+        }
+    }
+
+    /// Whether the life that a read at a key would see ends at or before it.
+    pub fn is_gone(&self, value: usize, at: Key) -> bool {
         let reads = &self.reads[value];
-        let at = reads.partition_point(|read| *read < to);
-        reads[..at].last().copied().filter(|read| *read > from)
+        let behind = reads.partition_point(|read| *read < at);
+        let (def, next) = self.life(value, at);
+        if !self.is_needed(value, behind, next) {
+            return def.is_none_or(|def| self.behind(value, def, behind) <= at);
+        }
+        // A read just there may be the last, and write over it.
+        def.is_none_or(|def| reads.get(behind) == Some(&at) && self.bound(value, def, next) <= at)
     }
 
     /// The definition that a read at a key sees, and the next one.
@@ -109,9 +142,12 @@ impl<'a> State<'a> {
 
     /// The last use before a key and the first one at or after it, of a value that is live there. A use is a definition or a read.
     pub fn gap(&self, value: usize, at: Key) -> Option<(Key, Key)> {
+        let reads = &self.reads[value];
+        if !self.graph.values[value].is_result && reads.last().is_none_or(|read| *read < at) {
+            return None;
+        }
         let (def, next) = self.life(value, at);
         let def = def?;
-        let reads = &self.reads[value];
         let index = reads.partition_point(|read| *read < at);
         let before = index.checked_sub(1).map_or(def, |index| reads[index].max(def));
         match reads.get(index) {
@@ -224,21 +260,29 @@ impl<'a> State<'a> {
             Slot::Run(_) => None,
         };
         for &value in reads.iter().chain(writes).chain(&one) {
-            if self.end(value, before + 1) == before + 1 {
-                left -= self.graph.values[value].bytes;
+            let bytes = self.graph.values[value].bytes;
+            if bytes > 0 && self.end(value, before + 1) == before + 1 {
+                left -= bytes;
             }
         }
         left
     }
 
     fn move_bound(&mut self, value: usize, from: Key, to: Key) {
-        if from == to {
-            return;
-        }
-        let bytes = self.graph.values[value].bytes;
+        self.count(from, to);
+        self.add(value, from, to);
+    }
+
+    /// The steps of a bound that moves.
+    fn count(&mut self, from: Key, to: Key) {
         // Blocks of positions are looked at; a bound may be at the end.
         let last = |key: Key| stage(key).min(self.graph.end());
-        self.steps += 1 + last(from).abs_diff(last(to)) as u64 / 512;
+        self.steps += if from == to { 0 } else { 1 + last(from).abs_diff(last(to)) as u64 / 512 };
+    }
+
+    /// A life that ended at one key ends at another.
+    fn add(&mut self, value: usize, from: Key, to: Key) {
+        let bytes = self.graph.values[value].bytes;
         if from < to {
             self.profile.add(from, to, bytes);
         } else {
@@ -246,53 +290,85 @@ impl<'a> State<'a> {
         }
     }
 
-    fn add_read(&mut self, value: usize, at: Key) {
+    /// Where the life that a read sees ends without it, and with it; none if that is the same, because something needs it later. So many reads
+    /// are before it, and those from another number on behind it.
+    fn ends(&self, value: usize, at: Key, (before, behind): (usize, usize)) -> Option<(Key, Key)> {
         let (def, next) = self.life(value, at);
-        let def = def.unwrap_or(0);
-        let before = self.bound(value, def, next);
+        if self.is_needed(value, behind, next) {
+            return None;
+        }
+        Some((self.behind(value, def.unwrap_or(0), before), self.behind_read(value, at)))
+    }
+
+    fn add_read(&mut self, value: usize, at: Key) {
+        self.chains.note(value);
         let index = self.reads[value].partition_point(|read| *read < at);
+        let ends = self.ends(value, at, (index, index));
         self.reads[value].insert(index, at);
-        let after = self.bound(value, def, next);
-        self.move_bound(value, before, after);
+        if let Some((without, with)) = ends {
+            self.move_bound(value, without, with);
+        }
     }
 
     fn drop_read(&mut self, value: usize, at: Key) {
-        let (def, next) = self.life(value, at);
-        let def = def.unwrap_or(0);
-        let before = self.bound(value, def, next);
-        if let Ok(index) = self.reads[value].binary_search(&at) {
-            self.reads[value].remove(index);
+        self.chains.note(value);
+        let Ok(index) = self.reads[value].binary_search(&at) else { return };
+        let ends = self.ends(value, at, (index, index + 1));
+        self.reads[value].remove(index);
+        if let Some((without, with)) = ends {
+            self.move_bound(value, with, without);
         }
-        let after = self.bound(value, def, next);
-        self.move_bound(value, before, after);
+    }
+
+    /// Where the life before a definition ends without it, and with it; and where its own life ends.
+    fn lives(&self, value: usize, at: Key, (def, next): (Key, Key)) -> (Key, Key, Key) {
+        let reads = &self.reads[value];
+        let before = reads.partition_point(|read| *read < at);
+        let with = self.behind(value, def, before);
+        if next == END && self.graph.values[value].is_result {
+            return (END, with, END);
+        }
+        let all = if next == END { reads.len() } else { before + reads[before..].partition_point(|read| *read < next) };
+        if all == before { (with, with, at + 1) } else { (self.behind(value, def, all), with, self.behind(value, at, all)) }
     }
 
     fn add_def(&mut self, value: usize, at: Key) {
-        let (def, next) = self.life(value, at);
-        let def = def.unwrap_or(0);
-        let before = self.bound(value, def, next);
-        let index = self.defs[value].partition_point(|other| *other < at);
+        self.chains.note(value);
+        let index = self.defs[value].partition_point(|def| *def < at);
+        let def = index.checked_sub(1).map_or(0, |before| self.defs[value][before]);
+        let next = self.defs[value].get(index).copied().unwrap_or(END);
+        let (without, with, own) = self.lives(value, at, (def, next));
         self.defs[value].insert(index, at);
-        let after = self.bound(value, def, at);
-        self.move_bound(value, before, after);
-        let bound = self.bound(value, at, next);
-        self.move_bound(value, at, bound);
+        self.count(without, with);
+        self.count(at, own);
+        // The life that was there before goes on as its own.
+        if without == own {
+            self.add(value, at, with);
+        } else {
+            self.add(value, without, with);
+            self.add(value, at, own);
+        }
     }
 
     fn drop_def(&mut self, value: usize, at: Key) {
-        let next = self.life(value, at + 1).1;
-        let bound = self.bound(value, at, next);
-        self.move_bound(value, bound, at);
-        let def = self.life(value, at).0.unwrap_or(0);
-        let before = self.bound(value, def, at);
-        if let Ok(index) = self.defs[value].binary_search(&at) {
-            self.defs[value].remove(index);
+        self.chains.note(value);
+        let Ok(index) = self.defs[value].binary_search(&at) else { return };
+        let def = index.checked_sub(1).map_or(0, |before| self.defs[value][before]);
+        let next = self.defs[value].get(index + 1).copied().unwrap_or(END);
+        let (without, with, own) = self.lives(value, at, (def, next));
+        self.defs[value].remove(index);
+        self.count(own, at);
+        self.count(with, without);
+        if without == own {
+            self.add(value, with, at);
+        } else {
+            self.add(value, own, at);
+            self.add(value, with, without);
         }
-        let after = self.bound(value, def, next);
-        self.move_bound(value, before, after);
     }
 
     fn put(&mut self, at: Key) {
+        self.puts += 1;
         let bytes = self.through(at);
         let slot = slot(at);
         let graph = self.graph;
@@ -485,7 +561,7 @@ impl<'a> State<'a> {
         self.changes.clear();
     }
 
-    pub fn peak(&self) -> i64 {
+    pub fn peak(&mut self) -> i64 {
         self.profile.peak()
     }
 }

@@ -1,14 +1,20 @@
 //! What of an arena is occupied, in each section.
 
+/// So many ranges are moved in a step.
+const MANY: usize = 64;
+
 /// Ranges of bytes that do not touch, in ascending order.
 #[derive(Clone, Default)]
 struct Ranges(Vec<(u64, u64)>);
 
 impl Ranges {
-    /// Returns how much there was to do, in steps.
-    fn insert(&mut self, mut start: u64, mut end: u64) -> u64 {
+    /// Returns how much there was to do, in steps, and whether the range was there.
+    fn insert(&mut self, mut start: u64, mut end: u64) -> (u64, bool) {
         let ranges = &mut self.0;
         let at = ranges.partition_point(|range| range.1 < start);
+        if ranges.get(at).is_some_and(|range| range.0 <= start && end <= range.1) {
+            return (1 + (ranges.len() - at) as u64 / MANY as u64, true);
+        }
         let mut after = at;
         while let Some(range) = ranges.get(after).filter(|range| range.0 <= end) {
             (start, end) = (start.min(range.0), end.max(range.1));
@@ -21,7 +27,7 @@ impl Ranges {
             ranges.drain(at + 1..after);
         }
         // Ranges behind it may have moved, many of them in a step.
-        1 + (ranges.len() - at) as u64 / 64
+        (1 + (ranges.len() - at) as u64 / MANY as u64, false)
     }
 }
 
@@ -60,37 +66,50 @@ impl Occupied {
 
     /// Places something in some sections, at least one.
     pub fn insert(&mut self, sections: std::ops::Range<usize>, start: u64, end: u64) {
+        let (mut left, mut right) = self.above(&sections);
+        // What was there at a node was there at those above it.
+        let (mut was_left, mut was_right) = (false, false);
+        while left > 0 {
+            was_left = self.note_above(left, start, end, was_left);
+            if right != left {
+                was_right = self.note_above(right, start, end, was_right);
+            }
+            (left, right) = (left / 2, right / 2);
+        }
         let (mut left, mut right) = (sections.start + self.leaves, sections.end + self.leaves);
         while left < right {
             if left % 2 == 1 {
-                self.steps += self.all[left].insert(start, end);
+                self.steps += self.all[left].insert(start, end).0;
                 self.note(left, start, end);
                 left += 1;
             }
             if right % 2 == 1 {
                 right -= 1;
-                self.steps += self.all[right].insert(start, end);
-                self.note(right, start, end);
-            }
-            (left, right) = (left / 2, right / 2);
-        }
-        let (mut left, mut right) = self.above(&sections);
-        while left > 0 {
-            self.note(left, start, end);
-            if right != left {
+                self.steps += self.all[right].insert(start, end).0;
                 self.note(right, start, end);
             }
             (left, right) = (left / 2, right / 2);
         }
     }
 
-    /// Notes something in a section of a node.
-    fn note(&mut self, node: usize, start: u64, end: u64) {
+    /// Notes something in a section of a node. Whether it was there.
+    fn note(&mut self, node: usize, start: u64, end: u64) -> bool {
         let any = &mut self.any[node];
         if any.0.is_empty() {
             self.touched.push(node as u32);
         }
-        self.steps += any.insert(start, end);
+        let (steps, was_there) = any.insert(start, end);
+        self.steps += steps;
+        was_there
+    }
+
+    /// The same where it may be known to be there: that takes the same steps.
+    fn note_above(&mut self, node: usize, start: u64, end: u64, is_there: bool) -> bool {
+        if is_there && self.any[node].0.len() < MANY {
+            self.steps += 1;
+            return true;
+        }
+        self.note(node, start, end)
     }
 
     /// The lowest place, at or above a base, where so many bytes are free in all of these sections.
@@ -128,7 +147,8 @@ impl Occupied {
         for &(any, node, _) in &self.lists {
             self.ranges.extend_from_slice(if any { &self.any[node as usize].0 } else { &self.all[node as usize].0 });
         }
-        self.ranges.sort_unstable();
+        // Of ranges that begin together the order does not matter.
+        self.ranges.sort_unstable_by_key(|range| range.0);
         self.steps += 2 * self.ranges.len() as u64;
         let (mut free, mut best) = (base, None);
         for &(start, end) in &self.ranges {
@@ -176,5 +196,38 @@ impl Occupied {
     /// The nodes above the first and the last of the sections: all nodes above those that make up the run are above one of these.
     fn above(&self, sections: &std::ops::Range<usize>) -> (usize, usize) {
         ((sections.start + self.leaves) / 2, (sections.end - 1 + self.leaves) / 2)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn places_are_free_in_all_sections(items in prop::collection::vec((0usize..70, 1usize..70, 1u64..9, any::<bool>()), 1..120)) {
+            let mut occupied = Occupied::new(70);
+            let mut placed: Vec<(std::ops::Range<usize>, u64, u64)> = Vec::new();
+            for (from, count, bytes, is_lowest) in items {
+                let (sections, bytes) = (from..(from + count).min(70), bytes * 64);
+                let is_free = |offset: u64| {
+                    let is_apart = |other: &(std::ops::Range<usize>, u64, u64)| {
+                        other.0.end <= sections.start || sections.end <= other.0.start || other.2 <= offset || offset + bytes <= other.1
+                    };
+                    placed.iter().all(is_apart)
+                };
+                let lowest = (0..).map(|at| 64 * at).find(|offset| is_free(*offset)).unwrap();
+                let found = match is_lowest {
+                    true => occupied.lowest(sections.clone(), 0, bytes, 64),
+                    false => occupied.tightest(sections.clone(), 0, bytes, 64),
+                };
+                prop_assert!(is_free(found));
+                prop_assert!(found == lowest || (!is_lowest && found > lowest));
+                occupied.insert(sections.clone(), found, found + bytes);
+                placed.push((sections, found, found + bytes));
+            }
+        }
     }
 }

@@ -1,9 +1,10 @@
 //! The descent of one device: schedules with ever lower peaks and no better times.
 
+use std::cmp::Reverse;
 use std::sync::Arc;
 
 use plimsoll_base::{Bytes, Result};
-use plimsoll_fit::{Slow, State};
+use plimsoll_fit::{Slow, State, Step};
 use plimsoll_graph::NodeId;
 use plimsoll_graph::id::Id;
 
@@ -42,15 +43,26 @@ pub(super) struct Descent<'a> {
     /// What schedules are made of. The first is the schedule as it is.
     bases: Vec<Base>,
     away: Away,
+    /// The memory that values of the device can wait in, and whether it is a file.
+    slow: (Option<Slow>, bool),
     /// What the arenas of the other devices may take.
     most: Vec<Option<Bytes>>,
-    /// Each with the number of its base. None is faster than the one before: so a lower line never gives a faster plan.
-    states: Vec<(usize, State)>,
-    /// For each state what is live at once, or less: no packing takes less. A schedule may take a little less than its peak in the search:
-    /// see [`problem::uncounted`].
-    least: Vec<u64>,
-    /// For each state what its arena takes, once that is known: nothing where another device takes more than it may.
-    known: Vec<Option<Option<Bytes>>>,
+    /// Of the bases searched so far. None is faster than the one before: so a lower line never gives a faster plan.
+    states: Vec<Found>,
+    /// The bases that are not searched yet, each with its predicted seconds as it is: none of its schedules takes less.
+    open: Vec<(usize, f64)>,
+    is_begun: bool,
+}
+
+/// A schedule.
+struct Found {
+    base: usize,
+    state: State,
+    /// What is live at once, or less: no packing takes less. A schedule may take a little less than its peak in the search: see
+    /// [`problem::uncounted`].
+    least: u64,
+    /// What its arena takes, once that is known: nothing where another device takes more than it may.
+    known: Option<Option<Bytes>>,
 }
 
 /// Works in an order.
@@ -126,33 +138,76 @@ impl<'a> Descent<'a> {
                 further(request, device, arena, &mut bases)?;
             }
         }
-        let searches: Vec<_> = bases[searched..].iter().map(|base| || base.states(request, device, slow.clone(), is_file)).collect();
-        let found = (searched..).zip(side_by_side(&searches));
-        let mut states: Vec<(usize, State)> = found.flat_map(|(base, states)| states.into_iter().map(move |state| (base, state))).collect();
-        if bases.len() > 1 || is_file {
-            states.sort_by(|(_, one), (_, other)| one.seconds.total_cmp(&other.seconds).then(other.peak.cmp(&one.peak)));
-            states.dedup();
+        // The schedules as they are.
+        let given = |base: &Base| {
+            let problem = problem::problem(request, &base.lir, device, slow.clone(), &base.bodies);
+            let steps: Vec<Step> = (0..problem.works.len()).map(Step::Run).collect();
+            let (peak, seconds) = plimsoll_fit::replay(&problem, &steps).ok()?;
+            Some(State { steps, peak, seconds })
+        };
+        let seconds = |base: usize| given(&bases[base]).map_or(0.0, |state| state.seconds);
+        let open = (searched..bases.len()).map(|base| (base, seconds(base))).collect();
+        let first = given(&bases[0]).filter(|_| bases.len() > 1);
+        let mut descent = Descent { request, bases, away, slow: (slow, is_file), most, states: Vec::new(), open, is_begun: false };
+        descent.states.extend(first.map(|state| descent.found(0, state)));
+        Ok(descent)
+    }
+
+    fn found(&self, base: usize, state: State) -> Found {
+        let least = state.peak.saturating_sub(self.bases[base].uncounted);
+        Found { base, state, least, known: None }
+    }
+
+    /// Searches the bases that may have a schedule of at most so many seconds; the fastest one alone, where it is the first and not all of them
+    /// may be needed. Whether there were any.
+    fn search(&mut self, seconds: f64, is_all: bool) -> bool {
+        let is_first = !std::mem::replace(&mut self.is_begun, true) && !is_all;
+        let fastest = self.open.iter().min_by(|one, other| one.1.total_cmp(&other.1)).map(|open| open.0);
+        let is_next = |open: &(usize, f64)| open.1 <= seconds && (!is_first || Some(open.0) == fastest);
+        let (next, open): (Vec<_>, Vec<_>) = self.open.iter().copied().partition(is_next);
+        self.open = open;
+        let (request, device, (slow, is_file)) = (self.request, self.away.device, &self.slow);
+        let searches: Vec<_> = next.iter().map(|(base, _)| || self.bases[*base].states(request, device, slow.clone(), *is_file)).collect();
+        let mut fresh = Vec::new();
+        for ((base, _), states) in next.iter().zip(side_by_side(&searches)) {
+            fresh.extend(states.into_iter().map(|state| self.found(*base, state)));
         }
-        if bases.len() > 1 {
-            // Without any effort: the schedule as it is.
-            let given = problem::problem(request, &bases[0].lir, device, slow, &bodies);
-            let first = plimsoll_fit::descend(&given, 0).into_iter().next();
-            states.retain(|(_, state)| first.as_ref().is_none_or(|first| state.peak < first.peak && state.seconds >= first.seconds));
-            states.splice(0..0, first.map(|first| (0, first)));
+        if self.bases.len() > 1
+            && let Some(given) = self.states.first()
+        {
+            fresh.retain(|found| found.state.peak < given.state.peak && found.state.seconds >= given.state.seconds);
         }
-        let least = states.iter().map(|(base, state)| state.peak.saturating_sub(bases[*base].uncounted)).collect();
-        let known = vec![None; states.len()];
-        Ok(Descent { request, bases, away, most, states, least, known })
+        self.states.extend(fresh);
+        let order = |found: &Found| (found.state.seconds, Reverse(found.state.peak), found.base);
+        self.states.sort_by(|one, other| {
+            let ((seconds, peak, base), other) = (order(one), order(other));
+            seconds.total_cmp(&other.0).then(peak.cmp(&other.1)).then(base.cmp(&other.2))
+        });
+        self.states.dedup_by(|one, other| one.base == other.base && one.state == other.state);
+        !next.is_empty()
     }
 
     /// The first schedule whose packed arena is within `room`; where none is, the one with the smallest.
     ///
+    /// Bases that are slower as they are than a schedule that is within it need not be searched.
+    ///
     /// # Errors
     /// As [`Descent::schedule`].
     pub fn first_below(&mut self, room: Bytes) -> Result<usize> {
-        for state in 0..self.states.len() {
-            if self.within(state, room)?.is_some() {
-                return Ok(state);
+        loop {
+            let mut found = None;
+            for state in 0..self.states.len() {
+                if self.within(state, room)?.is_some() {
+                    found = Some(state);
+                    break;
+                }
+            }
+            let seconds = found.map_or(f64::INFINITY, |state| self.states[state].state.seconds);
+            match found {
+                Some(0) if self.bases.len() > 1 => return Ok(0),
+                _ if self.search(seconds, room == Bytes::ZERO) => {}
+                Some(state) => return Ok(state),
+                None => break,
             }
         }
         let mut lowest: Option<(Bytes, usize)> = None;
@@ -175,28 +230,23 @@ impl<'a> Descent<'a> {
 
     /// The same, where it is at most so much. What is live at once says first whether it can be: to pack takes longer.
     fn within(&mut self, state: usize, most: Bytes) -> Result<Option<Bytes>> {
-        if self.least.get(state).is_some_and(|least| *least > most.0) {
-            return Ok(None);
-        }
-        if let Some(Some(known)) = self.known.get(state) {
+        let Some(found) = self.states.get(state).filter(|found| found.least <= most.0) else { return Ok(None) };
+        if let Some(known) = found.known {
             return Ok(known.filter(|bytes| *bytes <= most));
         }
         let (request, index) = (self.request, self.away.device.index());
         let lir = self.schedule(state)?.lir;
         let live = Live::new(&lir, &lir.region().works, request.devices);
-        if let Some(least) = self.least.get_mut(state) {
-            *least = live.peaks(request.devices.len())[index].max(*least);
-            if *least > most.0 {
-                return Ok(None);
-            }
+        let found = &mut self.states[state];
+        found.least = live.peaks(request.devices.len())[index].max(found.least);
+        if found.least > most.0 {
+            return Ok(None);
         }
         let arenas = packed(request, &live);
         let mut others = (0..arenas.len()).filter(|other| *other != index);
         let is_over = others.any(|other| self.most[other].is_some_and(|most| arenas[other] > most));
         let bytes = Some(arenas[index]).filter(|_| !is_over);
-        if let Some(known) = self.known.get_mut(state) {
-            *known = Some(bytes);
-        }
+        found.known = Some(bytes);
         Ok(bytes.filter(|bytes| *bytes <= most))
     }
 
@@ -205,7 +255,7 @@ impl<'a> Descent<'a> {
     /// # Errors
     /// INTERNAL where it does not hold.
     pub fn schedule(&self, state: usize) -> Result<Applied> {
-        let Some((base, state)) = self.states.get(state) else {
+        let Some(Found { base, state, .. }) = self.states.get(state) else {
             return Ok(Applied::unchanged(&self.bases[0].lir));
         };
         let Base { lir, bodies, masks, parts, segments, .. } = &self.bases[*base];

@@ -98,17 +98,25 @@ impl Lowering<'_> {
         // Where the body has each of them.
         let mut places = vec![device];
         let mut slots: Vec<Slots> = Vec::with_capacity(goes.len());
+        // For each, a node where it is.
+        let mut homes: Vec<NodeId> = Vec::with_capacity(goes.len());
         for round in &goes {
             let name = &self.request.graph.node(round.merge).name;
-            let (slot, views) = self.slots(*round, &invariants, inputs.len()).map_err(|error| error.at_node(name))?;
+            let list_home = self.list_home(*round);
+            let (slot, views) = self.slots(*round, list_home, &invariants, inputs.len()).map_err(|error| error.at_node(name))?;
+            let home = if matches!(slot, Slots::Rows { .. } | Slots::Growing(_)) { list_home } else { round.merge };
             slots.push(slot);
+            homes.push(home);
             inputs.extend(views);
-            places.resize(inputs.len(), near(self.device(round.merge)));
+            places.resize(inputs.len(), near(self.device(home)));
         }
-        let stacks = self.stacks_of(id);
+        // Each with a node that pushes or pops: the state of a stack is where these are. In a loop of one device all is there.
+        let stacks: Vec<(NodeId, NodeId)> =
+            self.stacks_of(id).into_iter().map(|(stack, user)| (stack, if devices.is_empty() { test } else { user })).collect();
         let first_of_stacks = inputs.len();
-        for stack in &stacks {
-            inputs.extend(self.stack_views(*stack, test)?);
+        for (stack, user) in &stacks {
+            inputs.extend(self.stack_views(*stack, *user)?);
+            places.resize(inputs.len(), near(self.device(*user)));
         }
         let stack_slots: Vec<Slots> = (0..stacks.len()).map(|index| Slots::Growing(first_of_stacks + 2 * index)).collect();
         let marks = self.marks.of_loop(pruned, id);
@@ -176,20 +184,20 @@ impl Lowering<'_> {
         let mut latest: Vec<ValueId> = params.iter().map(|param| self.newest(*param)).collect();
         let again = self.read(Output { node: test, index: 0 }, device)?;
         latest[0] = self.hand_on(test, &again, params[0])?;
-        for ((round, _), slot) in results.iter().zip(&slots) {
-            for (index, next) in self.handed_on(*round, slot)? {
+        for (((round, _), slot), home) in results.iter().zip(&slots).zip(&homes) {
+            for (index, next) in self.handed_on(*round, *home, slot)? {
                 let (given, wanted) = ((next.data_type, &next.shape), (views[index].data_type, &views[index].shape));
                 if given != wanted {
                     let message = format!("not yet: a loop that is given {}{} and hands on {}{}", wanted.0, wanted.1, given.0, given.1);
                     return Err(Error::unimplemented(message).at_node(&self.request.graph.node(round.merge).name));
                 }
-                latest[index] = self.hand_on(round.merge, &next, params[index])?;
+                latest[index] = self.hand_on(*home, &next, params[index])?;
             }
         }
-        for (stack, slot) in stacks.iter().zip(&stack_slots) {
+        for ((stack, user), slot) in stacks.iter().zip(&stack_slots) {
             let Slots::Growing(first) = *slot else { continue };
-            for (index, view) in (first..).zip(self.stack_views(*stack, test)?) {
-                latest[index] = self.hand_on(test, &view, params[index])?;
+            for (index, view) in (first..).zip(self.stack_views(*stack, *user)?) {
+                latest[index] = self.hand_on(*user, &view, params[index])?;
             }
         }
         for (index, view) in (first_of_marks..).zip(self.marks.views(&marks)) {
@@ -203,8 +211,8 @@ impl Lowering<'_> {
         self.leave(frame, (&goes, &slots), (&outputs, &views), condition)
     }
 
-    /// What a loop carries of a value that goes round, from the parameter `first` on, and how it begins.
-    fn slots(&mut self, round: Round, invariants: &Invariants, first: usize) -> Result<(Slots, Vec<View>)> {
+    /// What a loop carries of a value that goes round, from the parameter `first` on, and how it begins. A list is where `home` is.
+    fn slots(&mut self, round: Round, home: NodeId, invariants: &Invariants, first: usize) -> Result<(Slots, Vec<View>)> {
         let merge = Output { node: round.merge, index: 0 };
         let works = self.lir.works.len();
         if let Some(Same { item, length }) = self.same_in_loop(round, invariants)? {
@@ -221,35 +229,49 @@ impl Lowering<'_> {
         let Ok(list) = self.list_like(merge, merge) else {
             return Ok((Slots::Value(first), vec![self.read(merge, self.device(round.merge))?]));
         };
-        let rows = self.rows(round.merge, &list, merge)?;
+        let rows = self.rows(home, &list, merge)?;
         let (slots, views) = match self.list_fact(merge)?.length {
             Some(length) => (Slots::Rows { first, length }, vec![rows]),
-            None => (Slots::Growing(first), vec![rows, self.number(round.merge, &list.length)?]),
+            None => (Slots::Growing(first), vec![rows, self.number(home, &list.length)?]),
         };
         self.take_in(works)?;
         Ok((slots, views))
     }
 
-    /// The rows and the length of a stack as they are now.
-    fn stack_views(&mut self, stack: NodeId, test: NodeId) -> Result<[View; 2]> {
+    /// The node whose device has a list that goes round: the one that writes it last in the body, or else the one that it enters by.
+    fn list_home(&self, round: Round) -> NodeId {
+        let graph = self.request.graph;
+        let mut at = graph.node(round.next).inputs.first().map(|input| input.node);
+        while let Some(node) = at {
+            match graph.node(node).op.as_str() {
+                "Identity" => at = graph.node(node).inputs.first().map(|input| input.node),
+                "TensorArrayWriteV3" | "TensorListSetItem" | "TensorListPushBack" | "TensorListPopBack" => return node,
+                _ => break,
+            }
+        }
+        round.merge
+    }
+
+    /// The rows and the length of a stack as they are now, for a node.
+    fn stack_views(&mut self, stack: NodeId, id: NodeId) -> Result<[View; 2]> {
         let works = self.lir.works.len();
         let list = self.stacks.get(&stack).cloned().ok_or_else(|| Error::internal("a stack without a state"))?;
-        let views = [self.rows(test, &list, Output { node: stack, index: 0 })?, self.number(test, &list.length)?];
+        let views = [self.rows(id, &list, Output { node: stack, index: 0 })?, self.number(id, &list.length)?];
         self.take_in(works)?;
         Ok(views)
     }
 
     /// The state of stacks is in these values.
-    fn set_stacks(&mut self, stacks: &[NodeId], slots: &[Slots], (values, views): (&[ValueId], &[View])) {
-        for (stack, slot) in stacks.iter().zip(slots) {
+    fn set_stacks(&mut self, stacks: &[(NodeId, NodeId)], slots: &[Slots], (values, views): (&[ValueId], &[View])) {
+        for ((stack, _), slot) in stacks.iter().zip(slots) {
             if let Meaning::List(list) = slot.meaning(values, views) {
                 self.stacks.insert(*stack, list);
             }
         }
     }
 
-    /// What the next iteration is given, by parameter.
-    fn handed_on(&mut self, round: Round, slots: &Slots) -> Result<Vec<(usize, View)>> {
+    /// What the next iteration is given, by parameter. A list is where `home` is.
+    fn handed_on(&mut self, round: Round, home: NodeId, slots: &Slots) -> Result<Vec<(usize, View)>> {
         let merge = Output { node: round.merge, index: 0 };
         let works = self.lir.works.len();
         let views = match slots {
@@ -268,11 +290,11 @@ impl Lowering<'_> {
             }
             &Slots::Rows { first, .. } => {
                 let list = self.list(merge)?;
-                vec![(first, self.rows(round.merge, &list, merge)?)]
+                vec![(first, self.rows(home, &list, merge)?)]
             }
             &Slots::Growing(first) => {
                 let list = self.list(merge)?;
-                vec![(first, self.rows(round.merge, &list, merge)?), (first + 1, self.number(round.merge, &list.length)?)]
+                vec![(first, self.rows(home, &list, merge)?), (first + 1, self.number(home, &list.length)?)]
             }
         };
         self.take_in(works)?;

@@ -115,10 +115,10 @@ impl Lowering<'_> {
         made.map(Length::Value)
     }
 
-    /// The stacks from around a loop that it pushes on or pops from.
-    pub(super) fn stacks_of(&self, frame: FrameId) -> Vec<NodeId> {
+    /// The stacks from around a loop that it pushes on or pops from, each with the first node that does.
+    pub(super) fn stacks_of(&self, frame: FrameId) -> Vec<(NodeId, NodeId)> {
         let (graph, pruned) = (self.request.graph, self.pruned);
-        let mut stacks: Vec<NodeId> = Vec::new();
+        let mut stacks: Vec<(NodeId, NodeId)> = Vec::new();
         for &id in pruned.order.iter().filter(|id| pruned.frames.is_in(**id, frame)) {
             let node = graph.node(id);
             if !matches!(node.op.as_str(), "StackPushV2" | "StackPopV2") {
@@ -126,8 +126,8 @@ impl Lowering<'_> {
             }
             let Some(stack) = node.inputs.first().and_then(|handle| stack_of(graph, *handle)) else { continue };
             let is_kept = self.stacks.contains_key(&stack) && self.list_fact(Output { node: stack, index: 0 }).is_ok();
-            if is_kept && !stacks.contains(&stack) {
-                stacks.push(stack);
+            if is_kept && stacks.iter().all(|(other, _)| *other != stack) {
+                stacks.push((stack, id));
             }
         }
         stacks

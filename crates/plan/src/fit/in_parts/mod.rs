@@ -25,8 +25,9 @@ use crate::Request;
 use crate::lir::{Lir, ValueId, Work, WorkId};
 use crate::plan::DeviceId;
 
-/// So many times works are put together.
+/// So many times works are put together; and so many times for a list of schedules before.
 const MOST_JOINS: usize = 512;
+const FEW_JOINS: usize = 96;
 
 /// So many requests are one work at most.
 const MOST_UNITS: usize = 48;
@@ -66,7 +67,12 @@ pub(super) fn with_parts(request: &Request<'_>, lir: &Lir, device: DeviceId, are
     let mut found = Vec::new();
     for with_sums in [false, true] {
         let mut joins = Joins::new(&chains, (device, arena.0 / LEAST_PART), with_sums);
-        joins.all();
+        // What comes last takes long and saves little: a list ends before it.
+        let is_done = joins.up_to(FEW_JOINS);
+        if with_sums && joins.has_sums() && !is_done {
+            found.extend(joins.applied()?);
+        }
+        joins.up_to(MOST_JOINS);
         if !with_sums || joins.has_sums() {
             found.extend(joins.applied()?);
         }
@@ -107,10 +113,14 @@ struct Joins<'a> {
     joined: Vec<Option<Joined>>,
     /// By unit: the one of which it is.
     owner: Vec<usize>,
-    /// Works that are no units.
-    most_of_others: u64,
     /// Whether chains may end in sums over the rows.
     with_sums: bool,
+    /// How often works were put together, or none was found that could be.
+    done: usize,
+    /// Those for which none was found.
+    stuck: HashSet<usize>,
+    /// What takes no more is not worth it.
+    enough: u64,
 }
 
 impl<'a> Joins<'a> {
@@ -132,7 +142,7 @@ impl<'a> Joins<'a> {
             Some(Joined { units: vec![number], own: BTreeSet::from([number]), at: *unit.works.last()?, parts: None, bytes })
         };
         let joined: Vec<Option<Joined>> = units.all.iter().enumerate().map(alone).collect();
-        let others = lir.all().filter(|(id, _)| !units.has(*id)).map(|(_, work)| running(work));
+        let others = lir.all().filter(|(id, _)| !units.has(*id)).map(|(_, work)| running(work)).max().unwrap_or(0);
         Joins {
             chains,
             device,
@@ -145,31 +155,33 @@ impl<'a> Joins<'a> {
             waiting,
             owner: (0..joined.len()).collect(),
             joined,
-            most_of_others: others.max().unwrap_or(0),
             with_sums,
+            done: 0,
+            stuck: HashSet::new(),
+            // What takes less than half of what cannot be changed is not worth it.
+            enough: least.max(others / 2),
         }
     }
 
-    /// Puts works together, those that take most first, as long as that takes less.
-    fn all(&mut self) {
-        let mut stuck: HashSet<usize> = HashSet::new();
-        // What takes less than half of what cannot be changed is not worth it.
-        let mut enough = self.least.max(self.most_of_others / 2);
-        for _ in 0..MOST_JOINS {
-            let open = self.joined.iter().enumerate().filter(|(index, _)| !stuck.contains(index));
+    /// Puts works together, those that take most first, as long as that takes less, until it was done so many times. Whether nothing is left.
+    fn up_to(&mut self, times: usize) -> bool {
+        while self.done < times {
+            let open = self.joined.iter().enumerate().filter(|(index, _)| !self.stuck.contains(index));
             let most = open.filter_map(|(index, joined)| Some((index, joined.as_ref()?.bytes)));
-            let Some((most, bytes)) = most.min_by_key(|(index, bytes)| (std::cmp::Reverse(*bytes), *index)) else { break };
-            if bytes <= enough {
-                break;
+            let Some((most, bytes)) = most.min_by_key(|(index, bytes)| (std::cmp::Reverse(*bytes), *index)) else { return true };
+            if bytes <= self.enough {
+                return true;
             }
+            self.done += 1;
             match self.best(most, bytes) {
                 Some((replaced, better)) => self.replace(replaced, better),
                 None => {
-                    stuck.insert(most);
-                    enough = enough.max(bytes / 2);
+                    self.stuck.insert(most);
+                    self.enough = self.enough.max(bytes / 2);
                 }
             }
         }
+        false
     }
 
     /// Whether what is in parts ends in a sum over the rows somewhere.
@@ -347,7 +359,7 @@ impl<'a> Joins<'a> {
     }
 
     /// The region with all works in parts. None where there is none.
-    fn applied(self) -> Result<Option<WithParts>> {
+    fn applied(&self) -> Result<Option<WithParts>> {
         let mut lir = self.chains.lir.clone();
         let mut parts = Vec::new();
         // By work that is gone: the one that it is part of.
