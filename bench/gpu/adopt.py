@@ -10,7 +10,7 @@ import sys
 DATA = pathlib.Path(__file__).resolve().parents[2] / "crates/device-cuda/data"
 
 
-ROW = r"(forward|by-input|by-filter|product) (kernels|cudnn|tensor-cores) \d+(\.\d+)? \d+(\.\d+)?\n"
+ROW = r"(forward|by-input|by-filter|product) (kernels|cudnn|tensor-cores|tensor-cores-16) \d+(\.\d+)? \d+(\.\d+)?\n"
 
 
 def replace(place, name, table):
@@ -31,7 +31,7 @@ def adopt(out, data=DATA):
         raise SystemExit(f"{name}: not a card of which there are others")
     rates = out / "rates.txt"
     rates = rates.read_text(encoding="utf-8") if rates.exists() else None
-    if rates and not re.fullmatch(rf"card {re.escape(name)}\n({ROW}){{12}}", rates):
+    if rates and not re.fullmatch(rf"card {re.escape(name)}\n({ROW}){{16}}", rates):
         raise SystemExit(f"{out}/rates.txt is no table of {name}")
     replace(data / "overhead.txt", name, table)
     if rates:

@@ -42,7 +42,7 @@ fn measure(folder: &Path, machine: &mock::Machine) -> Result<()> {
     for kernels in [20, 200, 1000] {
         for (way, room) in [("stream", Bytes::ZERO), ("graph", Bytes(1 << 30))] {
             machine.set_idle(0, mock::Idle::Not).expect("the machine's file");
-            let part = CardPart { card: 0, priority: 0, modelled: None };
+            let part = CardPart { card: 0, priority: 0, modelled: None, real: None };
             let spec = CudaDevice::spec(card.granularity(), DeviceSpec { card: Some(part), ..any_card() });
             let ledger = Ledger::new(spec.name.to_string(), None);
             let device = CudaDevice::on(

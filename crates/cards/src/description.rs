@@ -123,6 +123,8 @@ struct CardEntry {
     multiprocessors: u32,
     clock_mhz: u32,
     bandwidth_bytes_per_second: f64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pcie: Option<[u32; 2]>,
     total_bytes: u64,
     available_bytes: u64,
     overhead_bytes: u64,
@@ -276,6 +278,7 @@ impl CardEntry {
             multiprocessors: device.multiprocessors,
             clock_mhz: device.clock_mhz,
             bandwidth_bytes_per_second: device.bandwidth,
+            pcie: device.pcie,
             total_bytes: device.total.0,
             available_bytes: device.available.0,
             overhead_bytes: device.overhead.0,
@@ -324,6 +327,10 @@ impl CardEntry {
             multiprocessors: within("multiprocessors", self.multiprocessors, known..=65536)?,
             clock_mhz: within("clock_mhz", self.clock_mhz, known..=100_000)?,
             bandwidth: within("bandwidth_bytes_per_second", self.bandwidth_bytes_per_second, figure..=MOST_A_SECOND)?,
+            pcie: self
+                .pcie
+                .map(|[generation, lanes]| Ok([within("pcie", generation, 1..=16)?, within("pcie", lanes, 1..=64)?]))
+                .transpose()?,
             total: Bytes(total),
             available: Bytes(within("available_bytes", self.available_bytes, 0..=total)?),
             overhead: Bytes(overhead),
@@ -347,7 +354,14 @@ mod tests {
         let caches = Caches { l1: 32 << 10, l2: 1 << 20, l3: 32 << 20 };
         let processor = Processor { instructions: InstructionSet::Avx2, cores: 8, caches, memory: Some(Bytes(64 << 30)) };
         let simulated = PhysicalDevice::simulated("--sim-gpus", "t4:2x,peers=all,speed=2+1GiB,overhead=6MiB").unwrap();
-        let real = PhysicalDevice { ordinal: 3, uuid: "GPU-3".into(), bandwidth: 0.0, simulation: None, ..simulated[0].clone() };
+        let real = PhysicalDevice {
+            ordinal: 3,
+            uuid: "GPU-3".into(),
+            bandwidth: 0.0,
+            pcie: Some([4, 16]),
+            simulation: None,
+            ..simulated[0].clone()
+        };
         let mut cards: Vec<DescribedCard> =
             simulated.into_iter().map(|device| DescribedCard { device, granularity: None, cudnn: None }).collect();
         let properties = r#"{"deviceName": "a card", "deviceVer": 900, "isTccDriver": false, "maxGridSize": [9, 8, 7], "cudaDeviceId": 0}"#;
@@ -389,6 +403,8 @@ mod tests {
             ("\"deviceName\": \"a card\"", "\"deviceName\": \"a\\n\"", "cards[3].cudnn: properties.deviceName"),
             ("\"deviceName\": \"a card\"", "\"deviceName\": 5", "cards[3].cudnn: properties.deviceName"),
             ("\"clock_mhz\": 1590", "\"clock_mhz\": 0", "cards[0].clock_mhz"),
+            ("\"unified_memory\": true", "\"pcie\": [17, 16], \"unified_memory\": true", "cards[0].pcie: 17 is not between 1 and 16"),
+            ("\"unified_memory\": true", "\"pcie\": [4, 0], \"unified_memory\": true", "cards[0].pcie: 0 is not between 1 and 64"),
         ] {
             assert!(text.contains(from), "{from}: {text}");
             let error = refused(&text.replacen(from, to, 1));

@@ -1,9 +1,13 @@
 //! The specification of a logical device.
 
 use plimsoll_base::Bytes;
-use plimsoll_device::{CardPart, DeviceKind, DeviceSpec, InstructionSet, ModelledLink};
+use plimsoll_device::{CardLink, CardPart, DeviceKind, DeviceSpec, InstructionSet, ModelledLink, RealCard};
 
-use crate::{Card, LogicalDevice};
+use crate::{Card, LogicalDevice, PhysicalDevice};
+
+/// Operations and bytes a second of a real card whose clocks are not known: those of a small one of capability 8.
+const UNKNOWN_FLOPS: f64 = 1e13;
+const UNKNOWN_BANDWIDTH: f64 = 4e11;
 
 impl LogicalDevice {
     /// Its specification as a processor that computes with so many threads.
@@ -36,14 +40,17 @@ impl LogicalDevice {
         let spec = self.spec(instructions);
         let Some(card) = &self.card else { return spec };
         let known = |value: f64, otherwise: f64| if value > 0.0 { value } else { otherwise };
-        let (flops, bandwidth) = (card.device.peak_flops(), card.device.bandwidth);
-        DeviceSpec { flops: known(flops, spec.flops), bandwidth: known(bandwidth, spec.bandwidth), ..spec }
+        let PhysicalDevice { bandwidth, multiprocessors, ref name, ref peers, .. } = card.device;
+        let (flops, guess) = (known(card.device.peak_flops(), UNKNOWN_FLOPS), UNKNOWN_BANDWIDTH);
+        let link = CardLink { bandwidth: card.device.link_bandwidth(), peers: peers.clone() };
+        let real = Some(RealCard { model: name.clone(), multiprocessors, link });
+        DeviceSpec { flops, bandwidth: known(bandwidth, guess), card: spec.card.map(|part| CardPart { real, ..part }), ..spec }
     }
 
     /// The specification of a card that one thread of the processor acts.
     fn spec(&self, instructions: InstructionSet) -> DeviceSpec {
         let card = self.card.as_ref();
-        let part = |card: &Card| CardPart { card: card.device.ordinal, priority: self.priority, modelled: None };
+        let part = |card: &Card| CardPart { card: card.device.ordinal, priority: self.priority, modelled: None, real: None };
         DeviceSpec {
             name: self.name.clone(),
             kind: DeviceKind::Gpu,

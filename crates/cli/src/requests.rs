@@ -41,6 +41,13 @@ pub struct AskedArgs {
 }
 
 impl AskedArgs {
+    /// Whether something is asked of models: recorded cases say all of it by themselves.
+    pub fn is_of_models(&self) -> bool {
+        let AskedArgs { tags, signature, fetch, target, feed_shape, shapes, init, restore } = self;
+        let lists = [tags, signature, fetch, target, feed_shape, init];
+        lists.iter().any(|list| !list.is_empty()) || shapes.is_some() || restore.is_some()
+    }
+
     fn shapes(&self) -> Result<FeedShapes> {
         let mut shapes = self.shapes.as_deref().map(names::read_shapes).transpose()?.unwrap_or_default();
         for text in &self.feed_shape {

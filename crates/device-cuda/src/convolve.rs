@@ -3,8 +3,7 @@
 //! A product of two dense matrices is a convolution of 1x1, and several at once are one in groups: of these cuDNN has engines for whole floats, too,
 //! and it plans them in less than a millisecond. Its own products have neither without a card. The form is the one whose filter is a matrix as it lies.
 //!
-//! cuDNN has filters with the channels of the result first, TensorFlow has them last. So a kernel turns the filter before the convolution, or
-//! behind the gradient by it; what it writes is scratch of the command.
+//! How tensors of requests lie for cuDNN, and the kernels that bring them there, [`Form`] says.
 //!
 //! A request that cuDNN has an engine for has two variants or more. The one that was measured to be faster comes first ([`Tuned`]), or is
 //! predicted to be ([`Rates`]), so plans take it. A variant is called as its engine is ([`EngineName`]): the plan holds which one it is, and
@@ -13,19 +12,18 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use plimsoll_base::{Code, DataType, Error, Result};
+use plimsoll_base::{Code, Error, Result};
 use plimsoll_cards::CudnnMode;
 use plimsoll_device::{Cost, DeviceSpec, FINISHED, KernelCall, Library, Load, Step, Tuned, TunedCudnn, TunedFor, TunedPart, Variant};
 use plimsoll_request::KernelRequest;
 use plimsoll_request::anchor::{Anchor, Epilogue};
 use plimsoll_request::conv::ConvSpec;
-use plimsoll_request::movement::Movement;
-use plimsoll_request::product::ProductSpec;
-use plimsoll_request::window::{Axes, Layout, WindowAxis};
+use plimsoll_request::window::Layout;
 
-use crate::cudnn::{ConvolutionKind, ConvolutionPlan, Cudnn, Engine, EngineLimits, EngineName, Finish, Lying, PlanFor, Planner};
+use crate::cudnn::{ConvolutionKind, ConvolutionPlan, Cudnn, Engine, EngineLimits, EngineName, Finish, PlanFor, Planner};
 use crate::emit::{self, Convolution, Emitted, KernelArg};
 use crate::finishing::Finishing;
+use crate::form::{Form, Place, as_convolution, moved_seconds};
 use crate::rates::{Rates, Task, Way};
 use crate::source::{CudaLibrary, CudaSource, OWN, multiplied, scratch_of, variant_of};
 
@@ -46,27 +44,31 @@ pub struct CudnnLibrary {
     chosen: Mutex<Vec<(Wanted, Option<Engine>)>>,
 }
 
-/// The engines of a request.
+/// The engines of a request, with predicted seconds of the whole request.
 struct Ways {
     /// The one to be taken first.
-    engines: Vec<EngineName>,
+    engines: Vec<(EngineName, f64)>,
     /// That of the bare convolution.
     bare: Option<EngineName>,
     /// Whether the kernels of this crate are to be taken before them.
     kernels_first: bool,
+    /// What those take, where it was measured.
+    kernels: Option<f64>,
 }
 
 /// An engine that was asked for: of a name, or the first within the limits.
 type Wanted = (ConvolutionPlan, Option<EngineName>);
 
-/// A convolution that computes a request, or all of it but the epilogue.
-#[derive(Clone, Copy)]
-struct Form {
-    plan: ConvolutionPlan,
-    /// Where the request's two tensors and its result are among input, filter and result of the convolution.
-    places: [Place; 3],
-    /// Whether the request's filter has the channels of the result last.
-    turns: bool,
+/// Bytes of channels that tensor cores take at once.
+const WORD: usize = 16;
+
+/// Tensor cores multiply whole words of channels. Some engines pad channels in their workspace. How much longer others take, which bring parts of words, is
+/// a guess; times of the card say it.
+const PARTS_OF_WORDS: f64 = 2.0;
+
+/// An engine of the form with padded channels.
+fn with_padding(engine: Engine) -> Engine {
+    Engine { name: EngineName { padded: true, ..engine.name }, ..engine }
 }
 
 /// A request that is a convolution.
@@ -85,103 +87,6 @@ struct Asked<'a> {
     may_overlap: bool,
     /// Whether predictions say something of it: of products in groups and of two transposed matrices nothing is known without times.
     is_plain: bool,
-}
-
-/// A tensor of a request.
-#[derive(Clone, Copy)]
-enum Place {
-    First,
-    Second,
-    Result,
-}
-
-impl Place {
-    /// Input, filter and result of a convolution of that kind whose two tensors come in this order.
-    fn of(kind: ConvolutionKind) -> [Place; 3] {
-        match kind {
-            ConvolutionKind::Forward => [Place::First, Place::Second, Place::Result],
-            ConvolutionKind::ByInput => [Place::Result, Place::First, Place::Second],
-            ConvolutionKind::ByFilter => [Place::First, Place::Result, Place::Second],
-        }
-    }
-}
-
-/// A product as a convolution of 1x1, the form of it that can finish, and whether it is a plain one. Rows of a plain one are images; but where A is
-/// transposed the terms are, and the result is a filter. None for matrices that do not lie one behind the other.
-///
-/// Several products at once are a convolution in as many groups, of one image whose pixels are columns, with channels first: rows of B (or of the
-/// result) are channels, and rows of A are filters. Of two transposed matrices, rows of A are channels and columns pixels, and rows of B are filters.
-fn as_convolution(data_type: DataType, spec: &ProductSpec) -> Option<(Form, Option<Form>, bool)> {
-    use ConvolutionKind::{ByFilter, ByInput, Forward};
-    use Place::{First, Result, Second};
-    let ProductSpec { m, n, k, transpose_a, transpose_b, batch, places: None } = *spec else { return None };
-    let form = |kind, [images, in_c, out_c, pixels, groups]: [u64; 5], layout, places| {
-        let axes = Axes::new(&[WindowAxis { size: pixels, positions: pixels, ..WindowAxis::ONE }]).ok()?;
-        let spec = ConvSpec { data_type, batch: images, in_c, out_c, axes, layout, groups };
-        Some(Form { plan: ConvolutionPlan::of(kind, spec), places, turns: false })
-    };
-    let is_plain = batch == 1 && !(transpose_a && transpose_b);
-    let forward = form(Forward, [m, k, n, 1, 1], Layout::ChannelsLast, [First, Second, Result]);
-    let [rows, columns, terms] = [m, n, k].map(|size| size.checked_mul(batch));
-    let (bare, finished) = match (is_plain, transpose_a, transpose_b) {
-        (true, false, false) => {
-            let finished = forward.map(|form| Form { turns: true, ..form });
-            (form(ByInput, [m, n, k, 1, 1], Layout::ChannelsLast, [Result, Second, First]), finished)
-        }
-        (true, false, true) => (forward, forward),
-        (true, true, false) => (form(ByFilter, [k, n, m, 1, 1], Layout::ChannelsLast, [Second, Result, First]), None),
-        (_, true, true) if batch == 1 => {
-            let bare = form(Forward, [1, k, n, m, 1], Layout::ChannelsLast, [First, Second, Result]);
-            (bare.map(|form| Form { plan: ConvolutionPlan { lying: Lying::Turned, ..form.plan }, ..form }), None)
-        }
-        (_, true, true) => return None,
-        (_, false, false) => (form(Forward, [1, terms?, rows?, n, batch], Layout::ChannelsFirst, [Second, First, Result]), None),
-        (_, true, false) => (form(ByInput, [1, rows?, terms?, n, batch], Layout::ChannelsFirst, [Result, First, Second]), None),
-        (_, false, true) => (form(ByFilter, [1, columns?, rows?, k, batch], Layout::ChannelsFirst, [Second, Result, First]), None),
-    };
-    Some((bare?, finished, is_plain))
-}
-
-impl Form {
-    /// A convolution of the request's, with TensorFlow's filter.
-    fn of(kind: ConvolutionKind, spec: &ConvSpec) -> Form {
-        Form { plan: ConvolutionPlan::of(kind, *spec), places: Place::of(kind), turns: true }
-    }
-
-    /// Bytes of an element.
-    fn element(&self) -> usize {
-        self.plan.spec.data_type.size().unwrap_or(0)
-    }
-
-    /// The kernels that turn the filter from there to there.
-    ///
-    /// # Errors
-    /// As [`emit::emit`].
-    fn turned(&self, from: KernelArg, to: KernelArg) -> Result<Vec<emit::Kernel>> {
-        let ConvSpec { in_c, out_c, axes, layout, groups, .. } = self.plan.spec;
-        let taps = axes.iter().map(|axis| axis.taps).product::<u64>();
-        let in_group = in_c.checked_div(groups).unwrap_or(0);
-        let (mut shape, perm) = match layout {
-            Layout::ChannelsLast => (vec![taps * in_group, out_c], vec![1, 0]),
-            Layout::ChannelsFirst => (vec![taps, in_group, out_c], vec![2, 1, 0]),
-        };
-        if self.plan.kind == ConvolutionKind::ByFilter {
-            shape.reverse();
-        }
-        let movement = KernelRequest::Movement { element: self.element(), movement: Movement::Transpose { shape, perm } };
-        let rename = |arg: &KernelArg| match *arg {
-            KernelArg::Argument(0) => from,
-            KernelArg::Argument(1) => to,
-            other => other,
-        };
-        let kernels = emit::emit(&movement)?.kernels.into_iter();
-        Ok(kernels.map(|kernel| emit::Kernel { args: kernel.args.iter().map(rename).collect(), ..kernel }).collect())
-    }
-
-    /// Elements of the filter.
-    fn filter_elements(&self) -> u64 {
-        self.plan.spec.filter().iter().product()
-    }
 }
 
 impl Asked<'_> {
@@ -222,24 +127,30 @@ impl Asked<'_> {
             return Some(self.bare);
         }
         let form = self.finished.filter(|_| self.finishing.is_some_and(|finishing| finishing.finish == finish))?;
-        Some(Form { plan: ConvolutionPlan { finish, ..form.plan }, ..form })
+        Some(form.finishing(finish))
     }
 
-    /// The convolution of that form.
-    fn plan_with(&self, finish: Finish) -> Option<ConvolutionPlan> {
-        self.form_with(finish).map(|form| form.plan)
+    /// The same with channels padded, where these are no whole words of tensor cores. An engine that finishes writes the request's own result.
+    fn padded_with(&self, finish: Finish) -> Option<Form> {
+        let form = self.form_with(finish)?.padded((WORD / self.bare.element().max(1)) as u64)?;
+        (!finish.is_some() || form.has_whole_results()).then_some(form)
     }
 
-    /// What runs: the convolution, a kernel for the epilogue, and those that turn the filter.
+    /// The form of an engine.
+    fn form_of(&self, engine: &EngineName) -> Option<Form> {
+        if engine.padded { self.padded_with(engine.finish) } else { self.form_with(engine.finish) }
+    }
+
+    /// What runs: the convolution, a kernel for the epilogue, and those that bring tensors into scratch or take them from there.
     ///
     /// # Errors
     /// As [`emit::emit`].
     fn emitted(&self, engine: &EngineName, limits: EngineLimits) -> Result<Emitted> {
-        let form = self.form_with(engine.finish);
+        let form = self.form_of(engine);
         let form = form.ok_or_else(|| Error::internal(format!("{engine} of a request with another epilogue")))?;
         let mut emitted = Emitted { between: vec![engine.workspace.0], ..Emitted::default() };
-        let between = |emitted: &mut Emitted, elements: u64| {
-            emitted.between.push(elements * form.element() as u64);
+        let between = |emitted: &mut Emitted, bytes: u64| {
+            emitted.between.push(bytes);
             KernelArg::Between(emitted.between.len() as u32 - 1)
         };
         let mut result = KernelArg::Argument(Anchor::INPUTS as u32);
@@ -259,7 +170,7 @@ impl Asked<'_> {
             let place = behind.in_place.iter().find(|(operand, _)| *operand == 0 && emitted.in_place.is_empty());
             result = match place {
                 Some((_, output)) => KernelArg::Argument(first + *output as u32),
-                None => between(&mut emitted, self.shape.iter().product()),
+                None => between(&mut emitted, self.shape.iter().product::<u64>() * form.element() as u64),
             };
             // The expression's operands and results, as they are called here.
             let rename = |arg: &KernelArg| match *arg {
@@ -276,36 +187,45 @@ impl Asked<'_> {
             Place::Second => KernelArg::Argument(1),
             Place::Result => result,
         });
-        if form.turns {
-            let (asked, turned) = (tensors[1], between(&mut emitted, form.filter_elements()));
-            tensors[1] = turned;
-            if form.plan.kind == ConvolutionKind::ByFilter {
-                emitted.kernels.extend(form.turned(turned, asked)?);
-            } else {
-                let before = form.turned(asked, turned)?;
-                emitted.before = before.len();
-                emitted.kernels.splice(0..0, before);
-            }
+        let (mut before, mut behind) = (Vec::new(), Vec::new());
+        for (at, bytes) in form.packed() {
+            let scratch = between(&mut emitted, bytes);
+            let (kernel, is_before) = form.packing(at, std::mem::replace(&mut tensors[at], scratch), scratch)?;
+            if is_before { before.push(kernel) } else { behind.push(kernel) }
         }
+        emitted.before = before.len();
+        emitted.kernels.splice(0..0, before.into_iter().chain(behind));
         let tensors = tensors.into_iter().chain(further).collect();
         let plan = form.plan;
         emitted.convolution = Some(Convolution { plan, engine: engine.clone(), limits, tensors, workspace: KernelArg::Between(0) });
         Ok(emitted)
     }
 
-    /// The predicted seconds of a kernel for the epilogue: it reads and writes the result.
+    /// The predicted seconds of a kernel for the epilogue: it reads and writes the result. Zero without an epilogue.
     fn pass_seconds(&self, spec: &DeviceSpec) -> f64 {
-        let bytes = self.shape.iter().map(|size| *size as f64).product::<f64>() * self.bare.element() as f64;
-        2.0 * bytes / spec.bandwidth
+        let elements = |shape: &[u64]| shape.iter().map(|size| *size as f64).product::<f64>();
+        let Some(Epilogue { operands, .. }) = self.epilogue else { return 0.0 };
+        let elements = 2.0 * elements(&self.shape) + operands.iter().map(|operand| elements(operand)).sum::<f64>();
+        moved_seconds(spec, elements * self.bare.element() as f64)
     }
 
-    /// The arithmetic operations of the convolution.
-    fn operations(&self) -> f64 {
-        let spec = self.bare.plan.spec;
-        multiplied(&match self.bare.plan.kind {
-            ConvolutionKind::Forward | ConvolutionKind::ByFilter => Anchor::Conv(spec),
-            ConvolutionKind::ByInput => Anchor::ConvBackpropInput(spec),
-        })
+    /// The predicted seconds of an engine by the rates of a card, with the kernels that turn the filter, and with what follows it.
+    fn engine_seconds(&self, spec: &DeviceSpec, rates: &Rates, engine: &Engine) -> f64 {
+        let form = self.form_of(&engine.name).unwrap_or(self.bare);
+        let (sizes, element) = (form.plan.spec, form.element());
+        let elements = |shape: Vec<u64>| shape.into_iter().map(|size| size as f64).product::<f64>();
+        let result = elements(self.shape.clone());
+        let finish = engine.name.finish;
+        let residual = if finish.residual { result } else { 0.0 };
+        let bytes = (elements(sizes.input()) + elements(sizes.filter()) + elements(sizes.output()) + residual) * element as f64;
+        let behind = if finish.is_some() { 0.0 } else { self.pass_seconds(spec) };
+        let mut operations = multiplied(&Anchor::Conv(sizes));
+        if let Some(wide) = self.padded_with(engine.name.finish).filter(|_| engine.uses_tensor_cores && !engine.name.padded) {
+            let pads_itself = engine.name.workspace.0 >= wide.padded_bytes();
+            operations = multiplied(&Anchor::Conv(wide.plan.spec)) * if pads_itself { 1.0 } else { PARTS_OF_WORDS };
+        }
+        let own = rates.seconds(spec, self.task, Way::of(engine, element), (operations, bytes));
+        own + form.packing_seconds(spec) + behind
     }
 }
 
@@ -375,16 +295,35 @@ impl CudnnLibrary {
         Ok(engine)
     }
 
+    /// The engine that is predicted to be the best with that behind the convolution: as it is, or with padded channels.
+    fn best(&self, spec: &DeviceSpec, asked: &Asked<'_>, finish: Finish) -> Result<Option<Engine>> {
+        let plain = asked.form_with(finish).map_or(Ok(None), |form| self.engine(&form.plan))?;
+        let padded = match self.padded(asked, finish) {
+            Some(form) => self.engine(&form.plan)?.map(with_padding),
+            None => None,
+        };
+        let seconds = |engine: &Engine| asked.engine_seconds(spec, &self.rates, engine);
+        let engines = [plain, padded].into_iter().flatten();
+        Ok(engines.min_by(|one, other| seconds(one).total_cmp(&seconds(other))))
+    }
+
+    /// The form with padded channels, where tensor cores may compute it.
+    fn padded(&self, asked: &Asked<'_>, finish: Finish) -> Option<Form> {
+        let may_round = asked.bare.element() == 2 || self.limits.tensor_float_32;
+        asked.padded_with(finish).filter(|_| may_round)
+    }
+
     /// The engines of a request, the one to be taken first, and whether the kernels of this crate come before them: by times, where there are some of
     /// the request, else by predictions. With the mode `Always` they never do.
-    fn ways(&self, spec: &DeviceSpec, request: &KernelRequest, asked: &Asked<'_>) -> Result<Ways> {
+    fn ways(&self, spec: &DeviceSpec, request: &KernelRequest, asked: &Asked<'_>, kernels: Option<&Variant>) -> Result<Ways> {
         let times = if self.tuned.is_empty() { None } else { self.tuned.get(&Tuned::key(request)?) };
+        let times = times.map_or(&[][..], |request| &request.times);
         let (mut timed, mut kernels_are_faster) = (None, false);
-        for (name, _) in times.map_or(&[][..], |request| &request.times) {
+        for (name, _) in times {
             match name.parse::<EngineName>() {
                 Ok(name) if timed.is_none() => {
-                    if let Some(plan) = asked.plan_with(name.finish) {
-                        timed = self.named(&plan, &name)?;
+                    if let Some(form) = asked.form_of(&name) {
+                        timed = self.named(&form.plan, &name)?;
                     }
                 }
                 Ok(_) => {}
@@ -392,44 +331,54 @@ impl CudnnLibrary {
             }
         }
         let is_bare = |engine: &Engine| !engine.name.finish.is_some();
+        let best = |finish: Finish| self.best(spec, asked, finish);
         let bare = match timed.clone().filter(is_bare) {
             Some(engine) => Some(engine),
-            None => self.engine(&asked.bare.plan)?,
+            None => best(Finish::NONE)?,
         };
         let finished = match timed.clone().filter(|engine| !is_bare(engine)) {
             Some(engine) => Some(engine),
-            None => match asked.finishing.and_then(|finishing| asked.plan_with(finishing.finish)) {
-                Some(plan) => self.engine(&plan)?,
-                None => None,
-            },
+            None => asked.finishing.map_or(Ok(None), |finishing| best(finishing.finish))?,
         };
         // Times are those of the whole request, or of the bare convolution.
         let times_are_whole = Tuned::subject(request) == *request;
-        let seconds = |engine: &Engine| self.rates.seconds(spec, asked.task, Way::of(engine), asked.operations());
-        let with_kernel = |engine: &Engine| seconds(engine) + asked.epilogue.map_or(0.0, |_| asked.pass_seconds(spec));
+        let behind = if times_are_whole { 0.0 } else { asked.pass_seconds(spec) };
+        let measured = |name: &str| times.iter().find(|(timed, _)| timed == name).map(|(_, seconds)| *seconds);
+        let seconds = |engine: &Engine| {
+            let measured = measured(&engine.name.to_string()).map(|seconds| seconds + behind);
+            measured.unwrap_or_else(|| asked.engine_seconds(spec, &self.rates, engine))
+        };
         let finished_is_first = match (&bare, &finished, &timed) {
             (_, Some(finished), Some(timed)) if times_are_whole => timed == finished,
-            (Some(bare), Some(finished), _) => seconds(finished) <= with_kernel(bare),
+            (Some(bare), Some(finished), _) => seconds(finished) <= seconds(bare),
             _ => true,
         };
-        let best = [&finished, &bare].into_iter().flatten().map(with_kernel).fold(f64::INFINITY, f64::min);
+        let own = measured(OWN).or_else(|| kernels?.steps.iter().map(|step| step.seconds).sum());
+        let best = [&finished, &bare].into_iter().flatten().map(seconds).fold(f64::INFINITY, f64::min);
         let kernels_first = match timed.is_some() || kernels_are_faster {
             true => kernels_are_faster,
             false if !asked.is_plain => true,
-            false => best >= self.rates.seconds(spec, asked.task, Way::Kernels, asked.operations()),
+            false => own.is_some_and(|own| best >= own),
         };
         let of_bare = bare.as_ref().map(|bare| bare.name.clone());
-        let mut engines: Vec<EngineName> = [finished, bare].into_iter().flatten().map(|engine| engine.name).collect();
+        let by = |engine: Engine| (engine.name.clone(), seconds(&engine));
+        let mut engines: Vec<(EngineName, f64)> = [finished, bare].into_iter().flatten().map(by).collect();
         if !finished_is_first {
             engines.reverse();
         }
-        Ok(Ways { engines, bare: of_bare, kernels_first: kernels_first && self.mode != CudnnMode::Always })
+        Ok(Ways { engines, bare: of_bare, kernels_first: kernels_first && self.mode != CudnnMode::Always, kernels: measured(OWN) })
     }
 
     /// The variant of an engine. Where the kernels of this crate compute the request too, its cost is theirs: which of them is taken is the
     /// library's own decision. An engine that finishes has bits of its own. Its numerics begin with the name of the bare engine: a plan that takes
     /// that one takes it finished, too ([`FINISHED`]).
-    fn variant(&self, asked: &Asked<'_>, (engine, bare): (&EngineName, Option<&EngineName>), kernels: Option<&Variant>) -> Result<Variant> {
+    fn variant(
+        &self,
+        asked: &Asked<'_>,
+        (engine, bare): (&EngineName, Option<&EngineName>),
+        kernels: Option<&Variant>,
+        seconds: Option<f64>,
+    ) -> Result<Variant> {
         let emitted = asked.emitted(engine, self.limits)?;
         let mut variant = match kernels {
             Some(kernels) => {
@@ -439,7 +388,7 @@ impl CudnnLibrary {
                 Variant { steps: steps.collect(), ..kernels.clone() }
             }
             None => {
-                let cost = Cost { flops: asked.operations(), bytes: 0.0 };
+                let cost = Cost { flops: multiplied(&Anchor::Conv(asked.bare.plan.spec)), bytes: 0.0 };
                 variant_of(&emitted, cost, Load::default())?
             }
         };
@@ -449,6 +398,7 @@ impl CudnnLibrary {
             None => name.clone(),
         };
         (variant.name, variant.numerics) = (name.into(), numerics.into());
+        variant.steps.iter_mut().for_each(|step| step.seconds = seconds);
         Ok(variant)
     }
 
@@ -465,28 +415,36 @@ impl CudnnLibrary {
 impl Library for CudnnLibrary {
     fn variants(&self, spec: &DeviceSpec, request: &KernelRequest) -> Result<Vec<Variant>> {
         let Some(asked) = Asked::of(request) else { return CudaLibrary.variants(spec, request) };
-        let Ways { engines, bare, kernels_first } = self.ways(spec, request, &asked)?;
         let kernels = CudnnLibrary::kernels(spec, request)?;
+        let Ways { engines, bare, kernels_first, kernels: measured } = self.ways(spec, request, &asked, kernels.as_ref())?;
         if engines.is_empty() {
             return CudaLibrary.variants(spec, request);
         }
-        let by_cudnn = engines.iter().map(|engine| self.variant(&asked, (engine, bare.as_ref()), kernels.as_ref()));
+        let by_cudnn =
+            engines.iter().map(|(engine, seconds)| self.variant(&asked, (engine, bare.as_ref()), kernels.as_ref(), Some(*seconds)));
         let mut variants: Vec<Variant> = by_cudnn.collect::<Result<_>>()?;
-        if let Some(kernels) = kernels {
+        if let Some(mut kernels) = kernels {
+            kernels.steps.iter_mut().for_each(|step| step.seconds = measured.or(step.seconds));
             variants.insert(if kernels_first { 0 } else { variants.len() }, kernels);
         }
         Ok(variants)
+    }
+
+    /// Where an engine is taken that finishes.
+    fn finishes(&self, spec: &DeviceSpec, request: &KernelRequest) -> bool {
+        let first = self.variants(spec, request).ok().and_then(|variants| variants.into_iter().next());
+        first.and_then(|first| first.name.parse::<EngineName>().ok()).is_some_and(|name| name.finish.is_some())
     }
 
     /// Each engine of this version is known by its name: whether the card has it with so much workspace, it says when a program is loaded.
     fn has(&self, spec: &DeviceSpec, request: &KernelRequest, variant: &Variant) -> Result<bool> {
         let named = variant.name.parse::<EngineName>().ok().filter(|name| name.version == self.planner.version());
         match (named, Asked::of(request)) {
-            (Some(engine), Some(asked)) if engine.workspace <= self.limits.workspace && asked.plan_with(engine.finish).is_some() => {
-                let made = self.variant(&asked, (&engine, None), CudnnLibrary::kernels(spec, request)?.as_ref())?;
-                // Where the plan was made, the bare engine may be another one.
+            (Some(engine), Some(asked)) if engine.workspace <= self.limits.workspace && asked.form_of(&engine).is_some() => {
+                let made = self.variant(&asked, (&engine, None), CudnnLibrary::kernels(spec, request)?.as_ref(), None)?;
+                // Where the plan was made, the bare engine may be another one, and predictions may.
                 let is_named = variant.numerics.rsplit(FINISHED).next() == Some(&*made.numerics);
-                Ok(is_named && Variant { numerics: variant.numerics.clone(), ..made } == *variant)
+                Ok(is_named && Variant { numerics: variant.numerics.clone(), ..made } == variant.without_seconds())
             }
             _ => CudaLibrary.has(spec, request, variant),
         }
@@ -503,13 +461,18 @@ impl CudaSource for CudnnLibrary {
     fn candidates(&self, spec: &DeviceSpec, request: &KernelRequest, engines: usize) -> Result<Vec<Variant>> {
         let Some(asked) = Asked::of(request) else { return CudaLibrary.candidates(spec, request, engines) };
         let kernels = CudnnLibrary::kernels(spec, request)?;
-        let bare = self.engines(&asked.bare.plan, engines)?;
-        let finished = match asked.finishing.and_then(|finishing| asked.plan_with(finishing.finish)) {
-            Some(plan) => self.engines(&plan, engines)?,
-            None => Vec::new(),
+        let all = |finish: Finish| -> Result<Vec<Engine>> {
+            let plain = asked.form_with(finish).map_or(Ok(Vec::new()), |form| self.engines(&form.plan, engines))?;
+            let padded = self.padded(&asked, finish).map_or(Ok(Vec::new()), |form| self.engines(&form.plan, engines))?;
+            Ok(plain.into_iter().chain(padded.into_iter().map(with_padding)).collect())
         };
+        let bare = all(Finish::NONE)?;
+        let finished = asked.finishing.map_or(Ok(Vec::new()), |finishing| all(finishing.finish))?;
         let first = bare.first().map(|engine| engine.name.clone());
-        let by_engines = finished.iter().chain(&bare).map(|engine| self.variant(&asked, (&engine.name, first.as_ref()), kernels.as_ref()));
+        let by_engines = finished.iter().chain(&bare).map(|engine| {
+            let seconds = asked.engine_seconds(spec, &self.rates, engine);
+            self.variant(&asked, (&engine.name, first.as_ref()), kernels.as_ref(), Some(seconds))
+        });
         by_engines.chain(kernels.clone().map(Ok)).collect()
     }
 

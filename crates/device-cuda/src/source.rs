@@ -9,6 +9,7 @@ use plimsoll_request::anchor::Anchor;
 use plimsoll_request::{Arguments, KernelRequest};
 
 use crate::emit::{self, Emitted};
+use crate::price;
 
 /// Buffers in the memory of a card begin at multiples of this many bytes.
 pub const ALIGNMENT: u64 = 256;
@@ -63,12 +64,21 @@ impl CudaSource for CudaLibrary {
 }
 
 impl Library for CudaLibrary {
-    fn variants(&self, _: &DeviceSpec, request: &KernelRequest) -> Result<Vec<Variant>> {
+    fn variants(&self, spec: &DeviceSpec, request: &KernelRequest) -> Result<Vec<Variant>> {
         let emitted = self.emitted(request)?;
         let cost = cost_of(request, &request.arguments()?, &emitted);
         let elementwise = elementwise(request);
         let load = Load { class: class_of(request), issued: (cost.flops - elementwise).max(0.0), elementwise };
-        Ok(vec![variant_of(&emitted, cost, load)?])
+        let mut variant = variant_of(&emitted, cost, load)?;
+        let seconds = price::seconds(spec, request, &emitted, cost);
+        variant.steps.iter_mut().for_each(|step| step.seconds = Some(seconds));
+        Ok(vec![variant])
+    }
+
+    /// Predictions do not count: they are of the machine where the plan was made.
+    fn has(&self, spec: &DeviceSpec, request: &KernelRequest, variant: &Variant) -> Result<bool> {
+        let wanted = variant.without_seconds();
+        Ok(self.variants(spec, request)?.iter().any(|own| own.without_seconds() == wanted))
     }
 }
 
@@ -77,7 +87,16 @@ impl Library for CudaLibrary {
 /// # Errors
 /// INVALID_ARGUMENT for scratch of more than can be addressed.
 pub fn variant_of(emitted: &Emitted, cost: Cost, load: Load) -> Result<Variant> {
-    let step = Step { args: None, chunks: 1, scratch: scratch_of(emitted)?, per_worker: 0, in_place: emitted.in_place.clone(), cost, load };
+    let step = Step {
+        args: None,
+        chunks: 1,
+        scratch: scratch_of(emitted)?,
+        per_worker: 0,
+        in_place: emitted.in_place.clone(),
+        cost,
+        load,
+        seconds: None,
+    };
     Ok(Variant { name: OWN.into(), numerics: OWN.into(), between: Vec::new(), steps: vec![step], laid_out: None })
 }
 

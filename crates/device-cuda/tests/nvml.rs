@@ -49,6 +49,7 @@ fn machines() {
     assert_eq!((t4.device.compute_capability, t4.device.multiprocessors, t4.device.clock_mhz), (ComputeCapability(7, 5), 40, 1590));
     assert_eq!((k20.device.compute_capability, k20.device.multiprocessors), (ComputeCapability(3, 0), 14));
     assert!((t4.device.bandwidth - 320.064e9).abs() < 1e3, "{}", t4.device.bandwidth);
+    assert_eq!((t4.device.pcie, t4.device.link_bandwidth()), (Some([3, 16]), 1.4e10));
     assert_eq!((t4.device.total, t4.device.available), (Bytes(15160 * MIB), Bytes(13310 * MIB)));
     let memory = Memory { total: Bytes(15360 * MIB), used: Bytes(1850 * MIB), free: Bytes(13310 * MIB), reserved: Bytes(200 * MIB) };
     assert_eq!(t4.memory, Some(memory), "what the driver keeps is not used");

@@ -27,7 +27,7 @@ impl Rig for Cards {
             let name = DeviceName::local("GPU", index);
             let cpu = DeviceSpec::cpu(index, Some(line), 1, InstructionSet::Baseline);
             let (card, compute) = if self.is_one { (0, shared.clone()) } else { (index, Arc::default()) };
-            let card = Some(CardPart { card, priority: -(index as i32), modelled: None });
+            let card = Some(CardPart { card, priority: -(index as i32), modelled: None, real: None });
             let spec = DeviceSpec { name, kind: DeviceKind::Gpu, overhead: self.overhead, card, ..cpu };
             let ledger = Ledger::new(spec.name.to_string(), spec.memory_limit);
             Arc::new(SimDevice::on(&compute, spec, ledger, self.kernels.clone()).unwrap())

@@ -73,13 +73,16 @@ pub struct Step {
     /// The part of its work that a table of costs prices by class. Devices without a table need none.
     #[serde(default)]
     pub load: Load,
+    /// The seconds that its library predicts, where that knows the device better than tables of costs by class do: of a real card.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seconds: Option<f64>,
 }
 
 impl Step {
     /// The step that calls a kernel.
     pub fn of(prepared: &Prepared, args: Option<Vec<StepArg>>, load: Load) -> Step {
         let Prepared { chunks, scratch, per_worker, cost, ref in_place, .. } = *prepared;
-        Step { args, chunks, scratch, per_worker, in_place: in_place.clone(), cost, load }
+        Step { args, chunks, scratch, per_worker, in_place: in_place.clone(), cost, load, seconds: None }
     }
 
     /// The slices of scratch of a call's threads: `(slices, bytes of each, a multiple of 64)`. With `threads` threads no more take
@@ -102,6 +105,13 @@ pub struct KernelCall {
 }
 
 impl Variant {
+    /// The same without predictions of its library: these follow from what it was measured by, and say nothing about what is computed.
+    #[must_use]
+    pub fn without_seconds(&self) -> Variant {
+        let steps = self.steps.iter().map(|step| Step { seconds: None, ..step.clone() });
+        Variant { steps: steps.collect(), ..self.clone() }
+    }
+
     /// Whether it is a way of these numerics, or one that finishes an epilogue in its place.
     pub fn is_of(&self, numerics: &str) -> bool {
         self.numerics.strip_prefix(numerics).is_some_and(|rest| rest.is_empty() || rest.starts_with(FINISHED))
@@ -161,6 +171,12 @@ pub trait Library: Send + Sync + fmt::Debug {
 
     /// Whether the device gains by computing two requests at once. The second is the only reader of the first's results.
     fn takes(&self, _spec: &DeviceSpec, _first: &KernelRequest, _second: &KernelRequest) -> bool {
+        false
+    }
+
+    /// Whether the device computes what follows an anchor together with it, of a type of which the element that the anchor writes is rounded by that: an
+    /// epilogue on it works on sums that are not rounded, and so has other bits than a work of its own. The request has the epilogue.
+    fn finishes(&self, _spec: &DeviceSpec, _request: &KernelRequest) -> bool {
         false
     }
 

@@ -93,6 +93,54 @@ pub struct CardPart {
     pub priority: i32,
     /// How copies to and from the card are modelled; none where no time is.
     pub modelled: Option<ModelledLink>,
+    /// What predictions know of a real card; none for one that the processor acts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub real: Option<RealCard>,
+}
+
+/// A real card, as far as predictions know it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RealCard {
+    /// The driver's name of the model: tables of costs have cards by it.
+    pub model: String,
+    /// Its multiprocessors; 0 where they are not known.
+    pub multiprocessors: u32,
+    /// What joins it to the host and to other cards.
+    pub link: CardLink,
+}
+
+/// The link of a real card.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CardLink {
+    /// Bytes carried in a second, to or from pinned memory of the host.
+    pub bandwidth: f64,
+    /// Numbers of the cards whose memory it reaches directly.
+    pub peers: Vec<u32>,
+}
+
+impl CardLink {
+    /// Seconds that a copy to the card takes however small it is.
+    pub const TO_CARD: f64 = 2e-5;
+
+    /// Seconds that a copy to the host takes however small it is: the host waits until the card has come so far.
+    pub const TO_HOST: f64 = 5e-5;
+
+    /// Bytes that the host moves into or out of pinned memory in a second, by one thread. All that is copied between host and card takes this way.
+    pub const STAGING: f64 = 1.2e10;
+
+    /// Bytes of a copy to the card behind which pieces are moved into pinned memory while others are carried.
+    pub const TOGETHER: f64 = (4 << 20) as f64;
+
+    /// Seconds of so many bytes from the host's memory to the card's.
+    fn to_card(&self, bytes: f64) -> f64 {
+        let (slow, fast) = (self.bandwidth.min(CardLink::STAGING), self.bandwidth.max(CardLink::STAGING));
+        CardLink::TO_CARD + bytes / slow + bytes.min(CardLink::TOGETHER) / fast
+    }
+
+    /// Seconds of so many bytes from the card's memory to the host's: one piece after the other.
+    fn to_host(&self, bytes: f64) -> f64 {
+        CardLink::TO_HOST + bytes / self.bandwidth + bytes / CardLink::STAGING
+    }
 }
 
 /// The link that joins a card of modelled speed to the others.
@@ -160,10 +208,15 @@ impl DeviceSpec {
         Bytes((bytes.0 / 16).clamp(DeviceSpec::SPILL_ALIGNMENT, 1 << 20)).round_up(DeviceSpec::SPILL_ALIGNMENT)
     }
 
-    /// The specification without the fields that do not say whether a plan can run: the line, the machine's memory, the caches, the
-    /// description.
+    /// The specification without the fields that do not say whether a plan can run: the line, the machine's memory, the caches, what
+    /// predictions know of a real card, the description.
     pub fn without_limits(&self) -> DeviceSpec {
-        DeviceSpec { memory_limit: None, machine: None, caches: Caches::default(), description: String::new(), ..self.clone() }
+        let (caches, card) = (Caches::default(), self.part_without_predictions());
+        DeviceSpec { memory_limit: None, machine: None, caches, card, description: String::new(), ..self.clone() }
+    }
+
+    fn part_without_predictions(&self) -> Option<CardPart> {
+        self.card.clone().map(|part| CardPart { real: None, ..part })
     }
 
     /// The first difference of a device from this one that a plan may depend on, in words. None where it does not.
@@ -180,7 +233,7 @@ impl DeviceSpec {
             .or_else(|| of("taking for itself", &self.overhead, &other.overhead, Bytes::to_string))
             .or_else(|| of("of operations a second:", &self.flops, &other.flops, f64::to_string))
             .or_else(|| of("of bytes a second:", &self.bandwidth, &other.bandwidth, f64::to_string))
-            .or_else(|| of("a part of", &self.card, &other.card, |part| format!("{part:?}")))
+            .or_else(|| of("a part of", &self.part_without_predictions(), &other.part_without_predictions(), |part| format!("{part:?}")))
     }
 
     /// Whether its time is that of a virtual clock.
@@ -192,8 +245,37 @@ impl DeviceSpec {
         self.card.as_ref()?.modelled.as_ref()
     }
 
+    /// What is known of it, if it is a part of a real card.
+    pub fn real(&self) -> Option<&RealCard> {
+        self.card.as_ref()?.real.as_ref()
+    }
+
+    /// The part of a card's bandwidth that kernels come to which read and write much.
+    pub const REACHED: f64 = 0.8;
+
+    /// Seconds of a kernel, or of a copy in a card's memory, beside what it computes and moves, where a graph of the driver launches it.
+    pub const LAUNCH: f64 = 3.5e-6;
+
+    /// The predicted seconds of a copy from `from`, where one of the two is a part of a real card, and the other one no file. Bytes between two cards
+    /// that do not reach each other go by way of the host.
+    fn real_copy_seconds(&self, from: &DeviceSpec, bytes: f64) -> Option<f64> {
+        let is_one_card = self.card.as_ref().zip(from.card.as_ref()).is_some_and(|(here, there)| here.card == there.card);
+        let number = |spec: &DeviceSpec| spec.card.as_ref().map(|card| card.card);
+        match (self.real().map(|real| &real.link), from.real().map(|real| &real.link)) {
+            (Some(_), Some(_)) if is_one_card => Some(DeviceSpec::LAUNCH + 2.0 * bytes / (DeviceSpec::REACHED * self.bandwidth)),
+            (Some(here), Some(there)) => {
+                let is_peer = number(from).is_some_and(|from| here.peers.contains(&from));
+                let through_host = there.to_host(bytes) + here.to_card(bytes);
+                Some(if is_peer { CardLink::TO_CARD + bytes / here.bandwidth.min(there.bandwidth) } else { through_host })
+            }
+            (Some(here), None) => Some(here.to_card(bytes)),
+            (None, Some(there)) => Some(there.to_host(bytes)),
+            (None, None) => None,
+        }
+    }
+
     /// The predicted seconds of a copy of `bytes` bytes from the memory of `from` to this device's, when nothing else is copied.
-    /// Bytes that leave or enter a card of modelled speed take its link. Between two cards that do not reach each other they go by
+    /// Bytes that leave or enter a card take its link, real or of modelled speed. Between two cards that do not reach each other they go by
     /// way of the host. A file has a latency and a bandwidth of its own.
     pub fn copy_seconds(&self, from: &DeviceSpec, bytes: f64) -> f64 {
         let is_one_memory = match (&self.card, &from.card) {
@@ -203,6 +285,7 @@ impl DeviceSpec {
         match (self.link(), from.link()) {
             _ if !self.kind.computes() => DeviceSpec::SPILL_LATENCY + bytes / self.bandwidth,
             _ if !from.kind.computes() => DeviceSpec::SPILL_LATENCY + bytes / from.bandwidth,
+            (None, None) if self.real().or(from.real()).is_some() => self.real_copy_seconds(from, bytes).unwrap_or_default(),
             _ if is_one_memory => self.seconds(Cost { flops: 0.0, bytes: 2.0 * bytes }),
             (Some(here), Some(there)) => {
                 let is_peer = from.card.as_ref().is_some_and(|from| here.peers.contains(&from.card));

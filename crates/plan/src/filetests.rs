@@ -79,6 +79,7 @@ impl Library for Kernels {
             in_place: pairs.split(',').filter_map(pair).collect(),
             cost: Cost { flops: number("flops").unwrap_or(0) as f64, bytes: 0.0 },
             load: Load { issued: number("issued").unwrap_or(0) as f64, ..Load::default() },
+            seconds: None,
         };
         let variant = |between, steps| Variant { name: "named".into(), numerics: "named".into(), between, steps, laid_out: None };
         let Some(bytes) = number("between") else { return Ok(vec![variant(Vec::new(), vec![step])]) };
@@ -211,7 +212,7 @@ fn order_schedules() {
 fn slow_links(devices: &mut [DeviceSpec]) {
     let cards = devices.iter_mut().filter(|spec| spec.kind == DeviceKind::Gpu);
     let link = ModelledLink { bandwidth: 1e6, peers: vec![] };
-    (0..).zip(cards).for_each(|(card, spec)| spec.card = Some(CardPart { card, priority: 0, modelled: Some(link.clone()) }));
+    (0..).zip(cards).for_each(|(card, spec)| spec.card = Some(CardPart { card, priority: 0, modelled: Some(link.clone()), real: None }));
 }
 
 #[test]

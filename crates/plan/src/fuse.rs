@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 
 use plimsoll_base::Result;
+use plimsoll_graph::id::Id;
 use plimsoll_graph::{IdVec, Shape};
 use plimsoll_ops::fusion::Stage;
 use plimsoll_request::anchor::Anchor;
@@ -52,7 +53,8 @@ fn join_all(request: &Request<'_>, lir: &mut Lir, careful: &BTreeSet<DeviceId>) 
             && let Some(producer) = candidate(lir, &readers, &definitions, &is_awaited, &refused, id)
         {
             let joined = join(lir, producer, id)?;
-            let Some(joined) = joined.filter(|joined| !is_careful || is_answered(request, joined)) else {
+            let is_fine = |joined: &Work| may_finish(request, joined) && (!is_careful || is_answered(request, joined));
+            let Some(joined) = joined.filter(is_fine) else {
                 refused.push(producer);
                 continue;
             };
@@ -77,6 +79,13 @@ fn join_all(request: &Request<'_>, lir: &mut Lir, careful: &BTreeSet<DeviceId>) 
     let refusing = refused.map(|work| work.device).collect();
     lir.retain(|id| !is_joined[id])?;
     Ok(refusing)
+}
+
+/// Whether an epilogue may follow the anchor of a work: where that rounds, its device has to say so.
+fn may_finish(request: &Request<'_>, work: &Work) -> bool {
+    let WorkKind::Anchor { anchor, epilogue: Some(_) } = &work.kind else { return true };
+    let (library, spec) = (request.libraries[work.device.index()], &request.devices[work.device.index()]);
+    !anchor.rounds() || request_of(work).is_some_and(|asked| library.finishes(spec, &asked))
 }
 
 /// Whether the device of a work has a kernel for it.

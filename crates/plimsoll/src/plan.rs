@@ -77,7 +77,7 @@ impl Plan {
         let footprint = Footprint(footprint);
         let is_modelled = inner.queues.iter().any(|queue| specs[queue.device.index()].is_modelled());
         let costs = session.devices().costs();
-        let is_predicted = inner.queues.iter().all(|queue| costs.table(&specs[queue.device.index()]).is_some());
+        let is_predicted = inner.queues.iter().all(|queue| costs.predicts(&specs[queue.device.index()]));
         Plan { inner, footprint, minimum: None, is_modelled, is_predicted, nodes, others, softened, open_from }
     }
 

@@ -43,15 +43,21 @@ impl Anchor {
         }
     }
 
-    /// The shape that an epilogue works on. None where there can be no epilogue.
+    /// The shape that an epilogue works on. None where there can be no epilogue: it is for floats, and for types of two bytes where a device finishes
+    /// these.
     pub fn shape(&self) -> Option<Vec<u64>> {
         match self {
-            Anchor::Product(DataType::Float, spec) if spec.batch == 1 && spec.places.is_none() => Some(vec![spec.m, spec.n]),
+            _ if !matches!(self.data_type(), DataType::Float | DataType::Half | DataType::Bfloat16) => None,
+            Anchor::Product(_, spec) if spec.batch == 1 && spec.places.is_none() => Some(vec![spec.m, spec.n]),
             Anchor::Product(..) => None,
-            _ if self.data_type() != DataType::Float => None,
             Anchor::Conv(spec) | Anchor::DepthwiseConv(spec) => Some(spec.output()),
             Anchor::ConvBackpropInput(spec) => Some(spec.input()),
         }
+    }
+
+    /// Whether results are rounded to a type of fewer bits than sums have: an epilogue that works on sums has other bits than one on results.
+    pub fn rounds(&self) -> bool {
+        self.data_type() != DataType::Float
     }
 
     /// Whether a result of an epilogue may hold the anchor's elements for a while. Then no operand may lie there but those that a

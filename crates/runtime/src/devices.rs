@@ -141,9 +141,10 @@ impl Devices {
         if !devices.is_sorted_by_key(|device| !computes(device)) {
             return Err(Error::failed_precondition("a device that computes is behind a file"));
         }
-        let specs = devices.iter().map(|device| device.spec().clone()).collect();
         let idle = Idle::new(&devices);
         let costs = options.costs.clone().unwrap_or_else(|| Arc::new(Costs::committed()));
+        let specs: Vec<DeviceSpec> = devices.iter().map(|device| device.spec().clone()).collect();
+        let costs = Arc::new(Costs::clone(&costs).with_cards(&specs, plimsoll_device_cuda::priced_by));
         let costs = match &options.tuned {
             Some(tuned) => Arc::new(Costs::clone(&costs).beside(tuned)),
             None => costs,

@@ -56,6 +56,8 @@ pub struct PhysicalDevice {
     pub clock_mhz: u32,
     /// Bytes that its memory moves in a second.
     pub bandwidth: f64,
+    /// The generation and the lanes of its PCI Express; none where they are not known, and for a simulated card.
+    pub pcie: Option<[u32; 2]>,
     /// All its memory.
     pub total: Bytes,
     /// Bytes without a holder.
@@ -132,6 +134,13 @@ impl PhysicalDevice {
             Some(simulation) => simulation.model_capability.min(PhysicalDevice::MINIMUM_CAPABILITY),
             None => PhysicalDevice::MINIMUM_REAL_CAPABILITY,
         }
+    }
+
+    /// Bytes a second that its link to the host carries: seven eighths of a gigabyte by each lane of PCI Express 3, twice as many with each generation
+    /// since. Where the link is not known it is that of its time: sixteen lanes of generation 4 up to capability 8, of 5 since.
+    pub fn link_bandwidth(&self) -> f64 {
+        let [generation, lanes] = self.pcie.unwrap_or([if self.compute_capability.0 < 9 { 4 } else { 5 }, 16]);
+        0.875e9 * f64::from(lanes) * 2f64.powi(generation as i32 - 3)
     }
 
     /// Single-precision operations a second at best: the order of cards from fast to slow.

@@ -157,6 +157,7 @@ fn card(group: &Group, ordinal: u32, first: u32) -> PhysicalDevice {
         multiprocessors,
         clock_mhz,
         bandwidth: group.bandwidth,
+        pcie: None,
         total: group.total,
         available: group.total,
         overhead: group.overhead,

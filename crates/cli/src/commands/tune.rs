@@ -4,6 +4,7 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use clap::Args;
+use plimsoll::recorded::Case;
 use plimsoll::tuned::{HowToTune, Tuned, TunedDevice, TunedFor, TunedRequest, Tuning, tune};
 use plimsoll::{Devices, Plan, Signature};
 use serde::Serialize;
@@ -18,7 +19,7 @@ use crate::{load, output};
 /// The models, the runs whose products and convolutions are timed, and where the table goes.
 #[derive(Args)]
 pub struct TuneArgs {
-    /// GraphDefs (.pb, .pbtxt), MetaGraphs (.meta) or SavedModel folders
+    /// GraphDefs (.pb, .pbtxt), MetaGraphs (.meta), SavedModel folders, or folders of recorded cases (case.json): all runs of these
     #[arg(value_name = "MODEL", required = true)]
     models: Vec<PathBuf>,
     #[command(flatten)]
@@ -70,10 +71,27 @@ pub fn run(args: TuneArgs, options: &DeviceOptions, json: bool) -> Result<ExitCo
     Ok(ExitCode::SUCCESS)
 }
 
-/// The plans of the models' runs, each behind that of what runs before it.
+/// The plans of the models' runs, each behind that of what runs before it, and of all runs of recorded cases.
 fn plans(devices: &Devices, args: &TuneArgs) -> Result<Vec<Plan>> {
-    let requests = requests(devices, &args.models, &args.asked)?;
+    let (cases, models): (Vec<&PathBuf>, Vec<&PathBuf>) = args.models.iter().partition(|folder| Case::check(folder).is_ok());
     let mut plans = Vec::new();
+    for folder in cases {
+        let case = Case::read(folder)?;
+        if case.config()?.is_some() {
+            output::note(format!("{}: its own config is not read: the devices are those of the options", case.name()));
+        }
+        let replay = case.open(devices.clone())?;
+        replay.placement_log().iter().for_each(output::note);
+        plans.extend(replay.plans()?);
+    }
+    if models.is_empty() {
+        return match args.asked.is_of_models() {
+            true => wrong_use("a recorded case says its runs by itself: what is asked is asked of models"),
+            false => Ok(plans),
+        };
+    }
+    let models: Vec<PathBuf> = models.into_iter().cloned().collect();
+    let requests = requests(devices, &models, &args.asked)?;
     for (model, Requested { init, signature }) in requests.models.all().iter().zip(requests.all) {
         let Sized::Whole(signature) = signature else {
             return wrong_use(format!("{}: times are for one size: give each feed a shape, as --feed-shape x=32x6", model.label));

@@ -131,7 +131,7 @@ fn adopted(scripts: &Path, out: &Path, folder: &Path) {
         assert_eq!(std::fs::read_to_string(&table).unwrap(), format!("{before}{own}"));
         let measured = std::fs::read_to_string(&rates).unwrap();
         let own = measured.strip_prefix(&guesses).unwrap_or_else(|| panic!("{measured}"));
-        assert!(own.starts_with("card Card of this test\nforward kernels ") && own.lines().count() == 13, "{own}");
+        assert!(own.starts_with("card Card of this test\nforward kernels ") && own.lines().count() == 17, "{own}");
         assert!(data.join("card/Card_of_this_test/check.json").exists() && data.join("card/Card_of_this_test/tuned.txt").exists());
     }
 }

@@ -72,6 +72,49 @@ fn a_described_machine_is_none_of_this_one() {
     assert!(seconds(1) > 1.2 * seconds(2), "{} {}", seconds(1), seconds(2));
 }
 
+/// A description with an H200, of which no cuDNN is said.
+const H200: &str = r#"{"version": 1, "processor": {"instructions": "Avx512", "cores": 16, "caches": {"l1": 49152, "l2": 2097152, "l3": 272629760},
+    "memory_bytes": 25276502016}, "cards": [{"ordinal": 0, "name": "NVIDIA H200", "pci_bus_id": "0000:00:06.0",
+    "uuid": "GPU-3955c1a5-4598-cc08-b6a2-c540194bfc43", "compute_capability": [9, 0], "multiprocessors": 132, "clock_mhz": 1980,
+    "bandwidth_bytes_per_second": 4814304000000.0, "total_bytes": 150754820096, "available_bytes": 150106472448, "overhead_bytes": 572522496,
+    "granularity_bytes": 2097152, "numa_node": null, "unified_memory": false, "peers": [], "leased": false, "unusable": null, "simulation": null}]}"#;
+
+/// A real card is priced by what is known of it, and never by the table of the processor beside it.
+#[test]
+fn a_real_card_has_prices_of_its_own() {
+    let folder = Folder::new("priced");
+    let planned = |change: &dyn Fn(&mut serde_json::Value), options: &str| {
+        let mut machine: serde_json::Value = serde_json::from_str(H200).unwrap();
+        change(&mut machine);
+        let file = folder.write("h200.json", machine.to_string());
+        let shapes = "--feed-shape x=4096x6 --feed-shape y=4096";
+        let said = plimsoll(&format!("plan mlp_sgd_ref/graph.pb {shapes} --fetch loss --target train --json --devices {file} {options}"));
+        assert_eq!(said.code, 0, "{}", said.err);
+        let plan: serde_json::Value = serde_json::from_str(&said.out).unwrap();
+        (plan["predicted_step_seconds"].as_f64().unwrap(), plan["costs"].as_str().unwrap().to_string())
+    };
+    let (seconds, costs) = planned(&|_| {}, "");
+    assert!((1e-4..5e-4).contains(&seconds) && costs.contains("-cards-"), "{seconds} {costs}");
+    // Another processor changes nothing, another card does, and its name.
+    assert_eq!(planned(&|machine| machine["processor"]["instructions"] = "Baseline".into(), ""), (seconds, costs.clone()));
+    let slow = |machine: &mut serde_json::Value| machine["cards"][0]["bandwidth_bytes_per_second"] = 1e9.into();
+    assert!(planned(&slow, "").0 > 1.1 * seconds);
+    let (_, other) = planned(&|machine| machine["cards"][0]["name"] = "Some card".into(), "");
+    assert!(other.contains("-cards-") && other != costs, "{other} {costs}");
+    // A table of a file is for the cards that it names.
+    let rates = r#"{"call": 0.125, "fork": 0, "issued": 0, "elementwise": 0, "near": 0, "far": 0}"#;
+    let table = |card: &str| {
+        let table = format!(
+            r#"{{"version": 1, "tables": [{{"processor": "made up", "card": "{card}", "instructions": "Avx512", "caches": {{"l1": 0, "l2": 0, "l3": 0}},
+                "threads": 1, "command": 0, "rates": {{"other": {rates}}}}}]}}"#
+        );
+        folder.write("costs.json", table)
+    };
+    let (priced, named) = planned(&|_| {}, &format!("--costs {}", table("NVIDIA H200")));
+    assert!(priced > 1.0 && !named.contains("-cards-"), "{priced} {named}");
+    assert_eq!(planned(&|_| {}, &format!("--costs {}", table("Another card"))).0, seconds);
+}
+
 #[test]
 fn nothing_runs_on_a_machine_that_is_not_here() {
     let folder = Folder::new("absent");

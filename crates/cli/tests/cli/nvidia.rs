@@ -354,6 +354,28 @@ fn ways_are_timed_and_plans_take_the_fastest() {
     assert_eq!(short["devices"][0]["measured_peak_bytes"], short["devices"][0]["planned_peak_bytes"], "{short}");
 }
 
+/// A recorded case says its runs by itself, and may stand beside models.
+#[test]
+fn recorded_cases_are_timed() {
+    let Some(machine) = Machine::new("cli-tune-cases", &[4096]) else { return };
+    machine.add_cudnn();
+    machine.gpus.set_times(0, 5_000_000, 3_000_000).unwrap();
+    let file = machine.folder().join("times").display().to_string();
+    let tune = |what: &str| document(&machine, &format!("tune {what} --rounds 1 --json --output {file}"));
+    let case = tune("mlp_sgd_ref");
+    let count = |tuned: &serde_json::Value, of: &str| tuned["devices"][0][of].as_u64().unwrap();
+    assert!(count(&case, "timed") >= 3 && count(&case, "known") == 0, "{case}");
+    // The same runs as a model's are known then; another case's are not.
+    let model = "mlp_sgd_ref/graph.pb --feed-shape x=12x6 --feed-shape y=12 --fetch loss --target train";
+    let again = tune(&format!("mlp_sgd_ref {model} --tuned {file}"));
+    assert_eq!((count(&again, "timed"), count(&again, "known")), (0, count(&case, "timed")), "{again}");
+    let both = tune(&format!("mlp_sgd_ref mlp_adam_resource --tuned {file}"));
+    assert!(count(&both, "known") >= count(&case, "timed"), "{both}");
+    // What is asked is asked of models.
+    let said = plimsoll(&machine, "tune mlp_sgd_ref --target train");
+    assert!(said.code == 2 && said.out.is_empty(), "{} {}", said.code, said.err);
+}
+
 #[test]
 fn times_of_another_card_or_cudnn_are_not_used_and_a_note_says_so() {
     let Some(machine) = Machine::new("cli-tuned", &[4096]) else { return };

@@ -49,7 +49,7 @@ impl Engine {
 /// The name of an engine: what plans keep of it. It is one of that version, with the values of its knobs and so much workspace.
 ///
 /// Its text has no spaces: `cudnn-9.26.0/70/2=8,18=0/4096` is engine 70 with two knobs and 4096 bytes of workspace. Without knobs there is
-/// a `-`. What it computes behind a convolution is a part of its own: `cudnn-9.26.0/44/-/0/bias+relu`.
+/// a `-`. Channels that are padded, and what it computes behind a convolution, are parts of their own: `cudnn-9.26.0/44/-/0/padded/bias+relu`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct EngineName {
     /// cuDNN's version as it counts it: 92600 is 9.26.0.
@@ -60,6 +60,8 @@ pub struct EngineName {
     pub knobs: Vec<(i32, i64)>,
     /// Bytes of workspace.
     pub workspace: Bytes,
+    /// Whether it is one of the convolution whose channels are padded. cuDNN knows nothing of that.
+    pub padded: bool,
     /// What it computes behind the convolution.
     pub finish: Finish,
 }
@@ -73,12 +75,12 @@ impl EngineName {
 
 impl fmt::Display for EngineName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let EngineName { version, index, knobs, workspace, finish } = self;
+        let EngineName { version, index, knobs, workspace, padded, finish } = self;
         write!(f, "cudnn-{}/{index}/", EngineName::version_text(*version))?;
         for (at, (knob, value)) in knobs.iter().enumerate() {
             write!(f, "{}{knob}={value}", if at == 0 { "" } else { "," })?;
         }
-        write!(f, "{}/{}", if knobs.is_empty() { "-" } else { "" }, workspace.0)?;
+        write!(f, "{}/{}{}", if knobs.is_empty() { "-" } else { "" }, workspace.0, if *padded { "/padded" } else { "" })?;
         if finish.is_some() { write!(f, "/{finish}") } else { Ok(()) }
     }
 }
@@ -89,9 +91,12 @@ impl FromStr for EngineName {
     fn from_str(text: &str) -> Result<EngineName> {
         let parse = || {
             let parts: Vec<&str> = text.strip_prefix("cudnn-")?.split('/').collect();
-            let (version, index, knobs, workspace, finish) = match parts[..] {
-                [version, index, knobs, workspace] => (version, index, knobs, workspace, Finish::NONE),
-                [version, index, knobs, workspace, finish] => (version, index, knobs, workspace, finish.parse().ok()?),
+            let [version, index, knobs, workspace, ref rest @ ..] = parts[..] else { return None };
+            let (padded, finish) = match rest {
+                [] => (false, Finish::NONE),
+                ["padded"] => (true, Finish::NONE),
+                ["padded", finish] => (true, finish.parse().ok()?),
+                [finish] => (false, finish.parse().ok()?),
                 _ => return None,
             };
             let version: Vec<usize> = version.split('.').map(|part| part.parse().ok()).collect::<Option<_>>()?;
@@ -99,7 +104,14 @@ impl FromStr for EngineName {
             let version = major.checked_mul(10_000)?.checked_add(minor.checked_mul(100)?)?.checked_add(patch)?;
             let knob = |text: &str| text.split_once('=').and_then(|(knob, value)| Some((knob.parse().ok()?, value.parse().ok()?)));
             let knobs = if knobs == "-" { Some(Vec::new()) } else { knobs.split(',').map(knob).collect() };
-            Some(EngineName { version, index: index.parse().ok()?, knobs: knobs?, workspace: Bytes(workspace.parse().ok()?), finish })
+            Some(EngineName {
+                version,
+                index: index.parse().ok()?,
+                knobs: knobs?,
+                workspace: Bytes(workspace.parse().ok()?),
+                padded,
+                finish,
+            })
         };
         let name = parse().filter(|name| name.to_string() == text);
         name.ok_or_else(|| Error::invalid_argument(format!("{text} is no engine of cuDNN")))
@@ -142,15 +154,19 @@ mod tests {
 
     #[test]
     fn names_are_read_as_they_are_written() {
-        let plain = EngineName { version: 91_900, index: 0, knobs: Vec::new(), workspace: Bytes::ZERO, finish: Finish::NONE };
-        let turned = EngineName { version: 92_600, index: 70, knobs: vec![(2, 8), (18, 0)], workspace: Bytes(4096), finish: Finish::NONE };
+        let plain =
+            EngineName { version: 91_900, index: 0, knobs: Vec::new(), workspace: Bytes::ZERO, padded: false, finish: Finish::NONE };
+        let turned = EngineName { version: 92_600, index: 70, knobs: vec![(2, 8), (18, 0)], workspace: Bytes(4096), ..plain.clone() };
         let finished = EngineName { finish: Finish { residual: true, bias: true, relu: true }, ..turned.clone() };
         let biased = EngineName { finish: Finish { bias: true, ..Finish::NONE }, ..plain.clone() };
+        let (padded, both) = (EngineName { padded: true, ..plain.clone() }, EngineName { padded: true, ..biased.clone() });
         for (name, text) in [
             (plain, "cudnn-9.19.0/0/-/0"),
             (turned, "cudnn-9.26.0/70/2=8,18=0/4096"),
             (finished, "cudnn-9.26.0/70/2=8,18=0/4096/residual+bias+relu"),
             (biased, "cudnn-9.19.0/0/-/0/bias"),
+            (padded, "cudnn-9.19.0/0/-/0/padded"),
+            (both, "cudnn-9.19.0/0/-/0/padded/bias"),
         ] {
             assert_eq!((name.to_string(), text.parse::<EngineName>().unwrap()), (text.to_string(), name));
         }
@@ -165,6 +181,9 @@ mod tests {
             "cudnn-9.19.0/1/-/0/",
             "cudnn-9.19.0/1/-/0/relu+bias",
             "cudnn-9.19.0/1/-/0/tanh",
+            "cudnn-9.19.0/1/-/0/bias/padded",
+            "cudnn-9.19.0/1/-/0/padded/padded",
+            "cudnn-9.19.0/1/-/0/padded/",
         ];
         versions.iter().chain(&knobs).chain(&others).for_each(|text| assert!(text.parse::<EngineName>().is_err(), "{text}"));
         assert!(format!("cudnn-{}.0.0/1/-/0", usize::MAX).parse::<EngineName>().is_err());
@@ -178,7 +197,8 @@ mod tests {
             ConvSpec { data_type: DataType::Float, batch: 1, in_c: 1, out_c: 1, axes, layout: Layout::ChannelsLast, groups: 1 }
         };
         let engine_of = |kind, pad, index, notes: &[i32]| {
-            let name = EngineName { version: 92_600, index, knobs: Vec::new(), workspace: Bytes::ZERO, finish: Finish::NONE };
+            let name =
+                EngineName { version: 92_600, index, knobs: Vec::new(), workspace: Bytes::ZERO, padded: false, finish: Finish::NONE };
             Engine::noted(name, &ConvolutionPlan::of(kind, spec(pad)), notes, false)
         };
         let engine = |index, notes: &[i32]| engine_of(ConvolutionKind::Forward, 0, index, notes);

@@ -283,7 +283,7 @@ impl Planner {
         let knobs = choice.read_descriptors(attribute::CHOICE_KNOBS, kind::KNOB_CHOICE, MOST_KNOBS)?;
         let knobs = knobs.iter().map(knob).collect::<Result<_>>()?;
         let (version, index) = (self.version, engine.integer(attribute::ENGINE_INDEX)?);
-        let name = EngineName { version, index, knobs, workspace: Bytes::ZERO, finish: graph.finish };
+        let name = EngineName { version, index, knobs, workspace: Bytes::ZERO, padded: false, finish: graph.finish };
         let mut engine = noted(&engine, name, graph)?;
         if !wanted(&engine) {
             return Ok(None);

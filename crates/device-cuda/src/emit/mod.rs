@@ -15,6 +15,7 @@ mod lrn;
 mod movement;
 mod nn;
 mod norm;
+mod pad;
 mod pool;
 mod product;
 mod random;
@@ -26,6 +27,8 @@ mod write;
 use std::collections::BTreeSet;
 
 pub(crate) use copy::{copy, copy_blocks};
+pub(crate) use movement::{Packed, packed};
+pub(crate) use pad::pad;
 
 use plimsoll_base::{DataType, Error, Result};
 use plimsoll_request::KernelRequest;
@@ -229,7 +232,7 @@ pub fn program<'a>(kernels: impl IntoIterator<Item = &'a Kernel>) -> String {
 }
 
 /// The largest argument: the numbers of its elements fit a fault word.
-const MOST_BYTES: u64 = 1 << 40;
+pub(crate) const MOST_BYTES: u64 = 1 << 40;
 
 /// The name of a kind of request, for errors.
 fn name_of(request: &KernelRequest) -> String {

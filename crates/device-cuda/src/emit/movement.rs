@@ -199,6 +199,29 @@ pub(super) fn emit(element: usize, movement: &Movement) -> Result<Emitted> {
     }
 }
 
+/// A dimension of a tensor that another one is packed into: its size, and how many elements of it are there, so far apart. Those behind them are zeros.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Packed {
+    pub size: u64,
+    pub there: u64,
+    pub apart: u64,
+}
+
+/// The kernel of a dense tensor whose elements are argument 0's, or zeros. It writes argument 1.
+///
+/// # Errors
+/// UNIMPLEMENTED for elements of other sizes than kernels move.
+pub(crate) fn packed(element: u64, axes: &[Packed]) -> Result<Kernel> {
+    let axis = |axis: &Packed| {
+        let map = if axis.size > axis.there { Map::Inside { before: 0, from: axis.there } } else { Map::Step };
+        Axis { size: axis.size, stride: axis.apart as i64, map }
+    };
+    let is_padded = axes.iter().any(|axis| axis.size > axis.there);
+    let zeros = vec![0u8; element as usize];
+    word(element)?;
+    view(element, Source::of(axes.iter().map(axis)), if is_padded { Fill::Bytes(&zeros) } else { Fill::None }, KernelArg::Argument(1))
+}
+
 fn single(kernel: Kernel) -> Emitted {
     Emitted { kernels: vec![kernel], ..Emitted::default() }
 }

@@ -45,6 +45,12 @@ pub(super) fn look(nvml: &Nvml, ordinal: u32, pci: PciAddress, card: Handle) -> 
     let max_clock = |which| nvml.get_of::<u32>(card, which, |functions| functions.max_clock);
     let memory_clock = missing.note("memory clock", max_clock(CLOCK_MEMORY)).unwrap_or(0);
     let bus_width = missing.note_unless_common("memory bus", nvml.get::<u32>(card, |functions| functions.bus_width)).unwrap_or(0);
+    let pcie =
+        missing.note_unless_common("PCI Express", nvml.get::<u32>(card, |functions| functions.pcie_generation)).and_then(|generation| {
+            let lanes = missing.note_unless_common("PCI Express", nvml.get::<u32>(card, |functions| functions.pcie_lanes))?;
+            // What no card has is not known.
+            ((1..=16).contains(&generation) && (1..=64).contains(&lanes)).then_some([generation, lanes])
+        });
     let pci_bus_id = pci.to_string();
     // No program can have what the driver keeps.
     let total = memory.map_or(Bytes::ZERO, |memory| memory.total - memory.reserved);
@@ -58,6 +64,7 @@ pub(super) fn look(nvml: &Nvml, ordinal: u32, pci: PciAddress, card: Handle) -> 
         clock_mhz: missing.note("clock", max_clock(CLOCK_SM)).unwrap_or(0),
         // Two transfers a clock, as CUDA's own samples count.
         bandwidth: 2.0 * f64::from(memory_clock) * 1e6 * f64::from(bus_width) / 8.0,
+        pcie,
         total,
         available: memory.map_or(Bytes::ZERO, |memory| memory.free),
         overhead: Bytes::ZERO,

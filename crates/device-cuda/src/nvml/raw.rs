@@ -212,6 +212,8 @@ functions! {
     capability: unsafe extern "C" fn(Handle, *mut i32, *mut i32) -> c_uint = c"nvmlDeviceGetCudaComputeCapability";
     cores: GetFn<u32> = c"nvmlDeviceGetNumGpuCores";
     bus_width: GetFn<u32> = c"nvmlDeviceGetMemoryBusWidth";
+    pcie_generation: GetFn<u32> = c"nvmlDeviceGetMaxPcieLinkGeneration";
+    pcie_lanes: GetFn<u32> = c"nvmlDeviceGetMaxPcieLinkWidth";
     max_clock: GetOfFn<u32> = c"nvmlDeviceGetMaxClockInfo";
     clock: GetOfFn<u32> = c"nvmlDeviceGetClockInfo";
     memory_v2: GetFn<MemoryV2> = c"nvmlDeviceGetMemoryInfo_v2";

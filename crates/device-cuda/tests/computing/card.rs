@@ -67,7 +67,7 @@ impl Checked {
     }
 
     fn device(&self, card: &Arc<CudaCard>, index: u32, line: Bytes, graphs: GraphUse, library: Arc<dyn CudaSource>) -> Result<CudaDevice> {
-        let part = CardPart { card: 0, priority: 0, modelled: None };
+        let part = CardPart { card: 0, priority: 0, modelled: None, real: None };
         let spec = DeviceSpec { name: DeviceName::local("GPU", index), memory_limit: Some(line), card: Some(part), ..any_card() };
         let spec = CudaDevice::spec(card.granularity(), spec);
         CudaDevice::on(card, spec.clone(), Ledger::new(spec.name.to_string(), spec.memory_limit), library, graphs)
@@ -240,14 +240,14 @@ fn card_launches() {
 }
 
 /// Products and convolutions whose rates are measured: on a mock small ones.
-fn measured_requests(is_mock: bool) -> Vec<(&'static str, Option<ConvolutionKind>, KernelRequest)> {
+fn measured_requests(data_type: DataType, is_mock: bool) -> Vec<(&'static str, Option<ConvolutionKind>, KernelRequest)> {
     let anchor = |anchor| KernelRequest::Anchor { anchor, epilogue: None, pooling: None };
     let mut requests = Vec::new();
     let specs: Vec<ConvSpec> = match is_mock {
         true => vec![ConvSpec { batch: 1, in_c: 4, out_c: 4, ..convolutions().remove(5).1 }],
         false => convolutions().into_iter().map(|(_, spec)| spec).collect(),
     };
-    for spec in specs {
+    for spec in specs.into_iter().map(|spec| ConvSpec { data_type, ..spec }) {
         requests.push(("forward", Some(ConvolutionKind::Forward), anchor(Anchor::Conv(spec))));
         requests.push(("by-input", Some(ConvolutionKind::ByInput), anchor(Anchor::ConvBackpropInput(spec))));
         requests.push(("by-filter", Some(ConvolutionKind::ByFilter), KernelRequest::ConvBackpropFilter { spec, unpooled: None }));
@@ -258,9 +258,15 @@ fn measured_requests(is_mock: bool) -> Vec<(&'static str, Option<ConvolutionKind
     };
     for &(m, n, k) in products {
         let spec = ProductSpec { m, n, k, transpose_a: false, transpose_b: false, batch: 1, places: None };
-        requests.push(("product", None, anchor(Anchor::Product(DataType::Float, spec))));
+        requests.push(("product", None, anchor(Anchor::Product(data_type, spec))));
     }
     requests
+}
+
+/// The operations of a gradient by the input, without those of elements that lie between strides.
+fn issued_without_zeros(spec: &ConvSpec) -> f64 {
+    let sizes = [spec.output(), vec![spec.taps(), spec.in_c / spec.groups.max(1)]].concat();
+    2.0 * sizes.into_iter().map(|size| size as f64).product::<f64>()
 }
 
 /// How fast the ways to compute products and convolutions are: the card's table of rates.
@@ -275,23 +281,29 @@ fn card_rates() {
     let spec = DeviceSpec { flops: known(seen.device.peak_flops()), bandwidth: known(seen.device.bandwidth), ..any_card() };
     let (mut samples, mut rows) = (Vec::new(), Vec::new());
     let (engines, rounds) = if is_mock { (1, 1) } else { (3, 5) };
-    for tensor_float_32 in [false, true] {
+    for (round, (data_type, tensor_float_32)) in (0..).zip([(DataType::Float, false), (DataType::Float, true), (DataType::Bfloat16, false)])
+    {
         let limits = EngineLimits { tensor_float_32, workspace: Bytes(1 << 30) };
         let library = card.library(limits, CudnnMode::Always, None);
-        let device = checked.device(&card, tensor_float_32 as u32, line, GraphUse::on(card.name()), library).unwrap();
+        let device = checked.device(&card, round, line, GraphUse::on(card.name()), library).unwrap();
         let tuner = device.tuner().expect("a card has one");
         let exact = card.library(EngineLimits { tensor_float_32: false, ..limits }, CudnnMode::Always, None);
-        for (kind, convolution, request) in measured_requests(is_mock) {
+        for (kind, convolution, request) in measured_requests(data_type, is_mock) {
             // What is allowed without rounding was measured in the first round.
             let known = if tensor_float_32 { exact.candidates(&any_card(), &request, 64).unwrap() } else { Vec::new() };
             let mut taken = BTreeSet::new();
             for variant in tuner.candidates(&request, engines).unwrap().into_iter().filter(|variant| !known.contains(variant)) {
                 let named = variant.name.parse::<EngineName>().ok();
                 let way = match (&named, tensor_float_32) {
+                    _ if data_type != DataType::Float => "tensor-cores-16",
                     (None, _) => "kernels",
                     (Some(_), false) => "cudnn",
                     (Some(_), true) => "tensor-cores",
                 };
+                // The table has kernels of the project by those of floats.
+                if named.is_none() && data_type != DataType::Float {
+                    continue;
+                }
                 let arguments = request.arguments().unwrap();
                 let (mut args, mut next) = (Vec::new(), 0);
                 for bytes in arguments.inputs.iter().chain(&arguments.outputs) {
@@ -317,11 +329,15 @@ fn card_rates() {
                 let mut seconds: Vec<f64> = (0..rounds).map(|_| timed.seconds(4).unwrap() / 16.0).collect();
                 seconds.sort_by(f64::total_cmp);
                 let seconds = seconds[seconds.len() / 2];
-                let operations = variant.steps[0].load.issued;
+                let operations = match (&named, &request) {
+                    (Some(_), KernelRequest::Anchor { anchor: Anchor::ConvBackpropInput(spec), .. }) => issued_without_zeros(spec),
+                    _ => variant.steps[0].load.issued,
+                };
+                let bytes = arguments.inputs.iter().chain(&arguments.outputs).map(|bytes| *bytes as f64).sum();
                 let workspace = named.as_ref().map_or(0.0, |name| name.workspace.0 as f64);
                 // A plan takes the first.
                 if taken.insert(way) {
-                    samples.push(RateSample { kind, way, operations, workspace, seconds });
+                    samples.push(RateSample { kind, way, operations, bytes, workspace, seconds });
                 }
                 rows.push(json!({
                     "request": request.summary(), "kind": format!("{convolution:?}"), "way": way, "variant": &*variant.name,

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use plimsoll_base::{Bytes, Code, DataType};
 use plimsoll_cards::{CudnnMode, Environment};
-use plimsoll_device::Library;
+use plimsoll_device::{DeviceSpec, Library};
 use plimsoll_device_cuda::{ConvolutionKind, ConvolutionPlan, CudnnLibrary, Engine, EngineLimits, PlanFor, Planner, any_card};
 use plimsoll_request::KernelRequest;
 use plimsoll_request::anchor::Anchor;
@@ -241,6 +241,50 @@ fn products_have_engines_without_a_card() {
     let by_kernels: Vec<&str> = said.lines().filter(|line| line.ends_with(": cuda")).collect();
     assert!(by_kernels.is_empty(), "cuDNN {} has no engines for\n{}", planner.version(), by_kernels.join("\n"));
     is_recorded(&planner, "_products", &said);
+}
+
+/// What engines are given whose channels are no whole words of tensor cores: for images of three colours, and for a head of 50257 words.
+fn padded(planner: &Arc<Planner>) -> String {
+    let mut text = String::new();
+    let types = [(DataType::Float, true, "TF32"), (DataType::Bfloat16, false, "bfloat16"), (DataType::Half, false, "half")];
+    // A H200's figures, by which padding is predicted to be worth it or not.
+    let spec = DeviceSpec { flops: 6.7e13, bandwidth: 4.8e12, ..any_card() };
+    for (data_type, tensor_float_32, word) in types {
+        let limits = EngineLimits { tensor_float_32, ..EngineLimits::default() };
+        let library = CudnnLibrary::new(planner, H100.to_string(), "NVIDIA H200", limits, CudnnMode::Auto);
+        let (_, stem) = convolutions().remove(0);
+        let stem = ConvSpec { data_type, batch: 256, in_c: 3, ..stem };
+        let anchor = |anchor| KernelRequest::Anchor { anchor, epilogue: None, pooling: None };
+        let head = |(m, n, k), transpose_a, transpose_b| {
+            anchor(Anchor::Product(data_type, ProductSpec { m, n, k, transpose_a, transpose_b, batch: 1, places: None }))
+        };
+        let (words, width, rows) = (50257, 768, 16384);
+        for (name, request) in [
+            ("stem", anchor(Anchor::Conv(stem))),
+            ("stem by filter", KernelRequest::ConvBackpropFilter { spec: stem, unpooled: None }),
+            ("words", head((rows, words, width), false, true)),
+            ("words by input", head((rows, width, words), false, false)),
+            ("words by table", head((words, width, rows), true, false)),
+        ] {
+            let variant = library.variants(&spec, &request).unwrap().remove(0);
+            assert!(library.has(&spec, &request, &variant).unwrap());
+            writeln!(text, "{name}, {word}: {}, {} bytes of scratch", variant.name, variant.steps[0].scratch).unwrap();
+        }
+    }
+    text
+}
+
+#[test]
+fn padded_channels_have_engines_without_a_card() {
+    let Some(planner) = planner().map(Arc::new) else { return };
+    if planner.compiles_all() {
+        return eprintln!("skipped: the small edition of cuDNN has no convolutions with filters in TensorFlow's layout");
+    }
+    let said = padded(&planner);
+    let is_wrong = |line: &&str| !line.contains("TF32") && !line.contains("/padded, ");
+    let wrong: Vec<&str> = said.lines().filter(is_wrong).collect();
+    assert!(wrong.is_empty(), "cuDNN {} has no engines for\n{}", planner.version(), wrong.join("\n"));
+    is_recorded(&planner, "_padded", &said);
 }
 
 /// The first engines for convolutions with something behind them: with whole floats, by TF32, and of the types of two bytes.

@@ -81,7 +81,8 @@ fn an_engine_that_finishes_comes_before_one_with_a_kernel() {
     assert_eq!((variants[0].steps[0].scratch, variants[0].steps[0].in_place.len()), (5376 + TURNED, 0));
     // Products, too, but for those whose first matrix is transposed.
     let product = |transpose_a, transpose_b| {
-        let spec = ProductSpec { m: 8, n: 16, k: 32, transpose_a, transpose_b, batch: 1, places: None };
+        // Many rows: to turn the second matrix takes less than to read and write the result once more.
+        let spec = ProductSpec { m: 256, n: 16, k: 32, transpose_a, transpose_b, batch: 1, places: None };
         let epilogue = epilogue(DataType::Bfloat16, None, 16, false);
         KernelRequest::Anchor { anchor: Anchor::Product(DataType::Bfloat16, spec), epilogue: Some(epilogue), pooling: None }
     };

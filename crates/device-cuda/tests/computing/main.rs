@@ -116,7 +116,7 @@ fn bytes_go_back_to_others_after_the_card_has_them() {
     cards.machine.gpus.set_context(0, 3 << 20).unwrap();
     let seen: Arc<Mutex<Vec<u64>>> = Arc::default();
     let open = |card: &Arc<CudaCard>, overhead: u64| {
-        let part = CardPart { card: 0, priority: 0, modelled: None };
+        let part = CardPart { card: 0, priority: 0, modelled: None, real: None };
         let spec = DeviceSpec { name: DeviceName::local("GPU", 0), overhead: Bytes(overhead), card: Some(part), ..any_card() };
         let spec = CudaDevice::spec(card.granularity(), spec);
         let gpus = mock::Machine::open(cards.machine.folder()).unwrap();

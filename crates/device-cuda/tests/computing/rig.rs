@@ -48,7 +48,7 @@ impl Cards {
         library: Arc<dyn CudaSource>,
     ) -> Result<CudaDevice> {
         let number = if self.is_one { 0 } else { index };
-        let part = CardPart { card: number, priority: -(index as i32), modelled: None };
+        let part = CardPart { card: number, priority: -(index as i32), modelled: None, real: None };
         let spec = DeviceSpec { name: DeviceName::local("GPU", index), memory_limit: line, card: Some(part), ..any_card() };
         let spec = CudaDevice::spec(card.granularity(), spec);
         let ledger = Ledger::new(spec.name.to_string(), spec.memory_limit);

@@ -38,7 +38,7 @@ impl Card {
 
     /// The first logical device of a card.
     pub fn on(card: &Arc<CudaCard>, library: Arc<dyn CudaSource>) -> Card {
-        let spec = DeviceSpec { card: Some(CardPart { card: 0, priority: 0, modelled: None }), ..any_card() };
+        let spec = DeviceSpec { card: Some(CardPart { card: 0, priority: 0, modelled: None, real: None }), ..any_card() };
         let spec = CudaDevice::spec(card.granularity(), spec);
         let ledger = Ledger::new(spec.name.to_string(), None);
         let device = CudaDevice::on(card, spec, ledger, library.clone(), GraphUse::on("")).unwrap();

@@ -7,20 +7,21 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 
-use plimsoll_base::DataType;
+use plimsoll_base::{Bf16, DataType, F16};
 use plimsoll_cards::{CudnnMode, Environment};
 use plimsoll_device::Variant;
 use plimsoll_device_cuda::emit::Emitted;
 use plimsoll_device_cuda::{CudaCard, CudaSource, EngineLimits, EngineName, Toolkit, any_card};
 use plimsoll_request::KernelRequest;
-use plimsoll_request::anchor::Anchor;
+use plimsoll_request::anchor::{Anchor, Epilogue};
 use plimsoll_request::conv::ConvSpec;
+use plimsoll_request::expr::{BinaryOp, ExprBuilder};
 use plimsoll_request::product::ProductSpec;
 use plimsoll_request::window::{Layout, WindowAxis};
 
 use super::anchors;
 use super::card::Card;
-use super::cases::Case;
+use super::cases::{Case, Near};
 use super::engines::Run;
 use super::machine::Machine;
 use super::making::Making;
@@ -105,6 +106,25 @@ fn runs() -> Vec<Run> {
     runs
 }
 
+/// Convolutions whose channels are no whole words of tensor cores, of any sizes.
+fn narrow_runs(data_types: &[DataType], count: usize) -> Vec<Run> {
+    let mut making = Making::new(23);
+    let axes = [
+        WindowAxis { size: 9, positions: 9, taps: 3, stride: 1, dilation: 1, pad: 1 },
+        WindowAxis { size: 8, positions: 4, taps: 3, stride: 2, dilation: 1, pad: 0 },
+        WindowAxis { size: 9, positions: 5, taps: 3, stride: 2, dilation: 1, pad: 1 },
+        WindowAxis { size: 7, positions: 7, ..WindowAxis::ONE },
+    ];
+    let mut run = |number: usize| {
+        let (first, second) = (*making.of(&axes), *making.of(&axes));
+        let channels = [0; 2].map(|_| *making.of(&[1, 2, 3, 5, 7, 8, 9, 12, 16, 19, 33]));
+        let spec = anchors::convolution(data_types[number / 3 % data_types.len()], 1 + making.below(4), &[first, second], channels);
+        let epilogue = number % 3 < 2 && spec.data_type == DataType::Float;
+        anchors::anchor(&mut making, anchors::conv_request(number % 3, spec, epilogue)).by(Emitted::default()).unwrap()
+    };
+    (0..count).map(&mut run).collect()
+}
+
 /// The same convolution with its images' channels first. No processor has kernels for it.
 fn channels_first(run: Run, kind: usize, spec: ConvSpec) -> Run {
     let size = spec.data_type.size().unwrap();
@@ -136,13 +156,16 @@ fn convolutions_by_cudnn_are_the_processors() {
         // All sums of these elements are whole floats, also of elements that were rounded to TF32.
         let limits = EngineLimits { tensor_float_32, ..EngineLimits::default() };
         let library = card.library(limits, CudnnMode::Always, None);
-        let runs = runs();
+        let narrow = if tensor_float_32 { vec![DataType::Float, DataType::Half] } else { vec![DataType::Bfloat16, DataType::Half] };
+        let runs: Vec<Run> = runs().into_iter().chain(narrow_runs(&narrow, 24)).collect();
         let all = runs.len();
         let (runs, tensor_cores) = by_cudnn(&*library, runs);
         assert!(runs.len() * 2 >= all, "{} of {all} by cuDNN", runs.len());
         assert!(machine.is_none() || tensor_cores >= least, "{tensor_cores} by tensor cores");
         compare_all(&Card::on(&card, library.clone()), &*library, &runs, &mut tried);
     }
+    let padded = tried.iter().filter(|(_, name)| name.contains("/padded")).count();
+    assert!(padded >= 40, "{padded} of {} with padded channels", tried.len());
     drop(card);
     machine.iter().for_each(|machine| assert_eq!(machine.used(0), 0));
 }
@@ -179,6 +202,75 @@ fn products_by_cudnn_are_the_processors() {
         runs.append(&mut in_place);
         compare_all(&Card::on(&card, library.clone()), &*library, &runs, &mut tried);
     }
+    let padded = tried.iter().filter(|(_, name)| name.contains("/padded")).count();
+    assert!(padded >= 20, "{padded} of {} with padded channels", tried.len());
     drop(card);
+    machine.iter().for_each(|machine| assert_eq!(machine.used(0), 0));
+}
+
+/// `relu(element + residual + bias)`, of elements of that type.
+fn finished(data_type: DataType, spec: &ConvSpec) -> Epilogue {
+    let mut builder = ExprBuilder::new();
+    let [element, residual, bias] = [0; 3].map(|_| builder.input(data_type).unwrap());
+    let sum = builder.binary(BinaryOp::Add, element, residual).unwrap();
+    let sum = builder.binary(BinaryOp::Add, sum, bias).unwrap();
+    let zero = builder.number(data_type, 0.0).unwrap();
+    let relu = builder.binary(BinaryOp::Maximum, sum, zero).unwrap();
+    Epilogue { expr: builder.finish(vec![relu]), operands: vec![spec.output(), vec![spec.out_c]] }
+}
+
+/// Elements of two bytes: an engine that finishes rounds once, behind the epilogue; kernels round the convolution's elements, too.
+#[test]
+fn halves_are_finished_before_they_are_rounded() {
+    let Some((card, machine)) = card("kernels-cudnn-halves") else { return };
+    let library = card.library(EngineLimits::default(), CudnnMode::Always, None);
+    let on = Card::on(&card, library.clone());
+    let mut making = Making::new(31);
+    let same = WindowAxis { size: 9, positions: 9, taps: 3, stride: 1, dilation: 1, pad: 1 };
+    let mut tried = [0; 2];
+    for (data_type, channels) in [(DataType::Bfloat16, [16, 24]), (DataType::Half, [16, 8]), (DataType::Bfloat16, [3, 8])] {
+        // Sums of these floats are exact.
+        let spec = anchors::convolution(DataType::Float, 2, &[same, same], channels);
+        let of = |spec: ConvSpec| KernelRequest::Anchor {
+            anchor: Anchor::Conv(spec),
+            epilogue: Some(finished(spec.data_type, &spec)),
+            pooling: None,
+        };
+        let floats = anchors::anchor(&mut making, of(spec)).by(Emitted::default()).unwrap();
+        let rounded = |bytes: &Vec<u8>| -> Vec<u8> {
+            let float = |bytes: &[u8]| f32::from_le_bytes(bytes.try_into().unwrap());
+            let round = |value: f32| match data_type {
+                DataType::Half => F16::from_f32(value).to_bits(),
+                _ => Bf16::from_f32(value).to_bits(),
+            };
+            bytes.chunks(4).flat_map(|bytes| round(float(bytes)).to_le_bytes()).collect()
+        };
+        let request = of(ConvSpec { data_type, ..spec });
+        let expected = floats.expected.as_ref().unwrap().iter().map(rounded).collect();
+        let run = |near: Near| Run {
+            name: format!("{request:?}"),
+            request: request.clone(),
+            emitted: Emitted::default(),
+            inputs: floats.inputs.iter().map(rounded).collect(),
+            outputs: floats.outputs.iter().map(|bytes| bytes / 2).collect(),
+            expected: Ok(Vec::clone(&expected)),
+            types: vec![data_type],
+            near,
+            input_types: vec![data_type; 4],
+            in_place: None,
+        };
+        assert!(library.finishes(&any_card(), &request), "{}", request.summary());
+        for variant in library.candidates(&any_card(), &request, MOST).unwrap() {
+            let finishes = variant.name.parse::<EngineName>().is_ok_and(|name| name.finish.is_some());
+            tried[usize::from(finishes)] += 1;
+            on.compare_by(&run(if finishes { Near::Exact } else { Near::Of(6000.0, 1.0) }), variant);
+        }
+    }
+    assert!(tried[0] >= 6 && tried[1] >= 6, "{tried:?}");
+    // What no engine finishes stays apart: another type, another epilogue.
+    let spec = anchors::convolution(DataType::Half, 2, &[same, same], [16, 24]);
+    let without = KernelRequest::Anchor { anchor: Anchor::Conv(spec), epilogue: None, pooling: None };
+    assert!(!library.finishes(&any_card(), &without));
+    drop((on, card));
     machine.iter().for_each(|machine| assert_eq!(machine.used(0), 0));
 }

@@ -315,6 +315,16 @@ mod version {
     }
 
     #[unsafe(no_mangle)]
+    pub extern "C" fn nvmlDeviceGetMaxPcieLinkGeneration(handle: *mut c_void, place: *mut c_uint) -> c_uint {
+        some(handle, place, |_| 3)
+    }
+
+    #[unsafe(no_mangle)]
+    pub extern "C" fn nvmlDeviceGetMaxPcieLinkWidth(handle: *mut c_void, place: *mut c_uint) -> c_uint {
+        some(handle, place, |_| 16)
+    }
+
+    #[unsafe(no_mangle)]
     pub extern "C" fn nvmlDeviceGetClockInfo(handle: *mut c_void, _which: c_uint, place: *mut c_uint) -> c_uint {
         some(handle, place, |_| 585)
     }

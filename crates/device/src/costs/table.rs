@@ -1,6 +1,6 @@
 //! The tables.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use plimsoll_base::{Error, Result};
 use serde::{Deserialize, Serialize};
@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 
 use super::{Class, Load};
 use crate::interpret::COPY_PIECE;
-use crate::{Cost, DeviceSpec, InstructionSet, Step, Tuned, Variant};
+use crate::{Cost, DeviceKind, DeviceSpec, InstructionSet, Step, Tuned, Variant};
 
 /// The form of files of tables.
 const VERSION: u32 = 1;
@@ -71,7 +71,10 @@ impl Rates {
 pub struct CostTable {
     /// Which processor was measured, for readers.
     pub processor: String,
-    /// The kernels that were measured.
+    /// The model of the real card that the table is for, as its driver calls it. None: the table is for processors.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub card: Option<String>,
+    /// The kernels that were measured. For a card it says nothing.
     pub instructions: InstructionSet,
     /// The caches of the machine.
     pub caches: Caches,
@@ -95,7 +98,7 @@ impl CostTable {
     fn copy_seconds(&self, bytes: f64, threads: u32) -> f64 {
         let chunks = (bytes / COPY_PIECE as f64).ceil().max(1.0) as u32;
         let (cost, load) = (Cost { flops: 0.0, bytes: 2.0 * bytes }, Load { class: Class::Movement, ..Load::default() });
-        self.seconds(&Step { args: None, chunks, scratch: 0, per_worker: 0, in_place: Vec::new(), cost, load }, threads)
+        self.seconds(&Step { args: None, chunks, scratch: 0, per_worker: 0, in_place: Vec::new(), cost, load, seconds: None }, threads)
     }
 
     /// The amounts that the rates price, of the busiest thread.
@@ -196,6 +199,24 @@ impl Costs {
         self
     }
 
+    /// The same tables, for plans of these devices. Real cards of models that no table is for are priced by their library: the fingerprint of what it
+    /// goes by, which `priced_by` gives for a model, is in the name.
+    #[must_use]
+    pub fn with_cards(mut self, devices: &[DeviceSpec], priced_by: impl Fn(&str) -> String) -> Costs {
+        let models: BTreeSet<&str> = devices.iter().filter_map(DeviceSpec::real).map(|real| &*real.model).collect();
+        let text: Vec<String> = models
+            .into_iter()
+            .filter(|model| self.of_card(model).is_none())
+            .map(|model| format!("{model}\n{}", priced_by(model)))
+            .collect();
+        if !text.is_empty() {
+            let digest = Sha256::digest(text.join("\n"));
+            let digits: String = digest[..8].iter().map(|byte| format!("{byte:02x}")).collect();
+            self.fingerprint = format!("{}-cards-{digits}", self.fingerprint);
+        }
+        self
+    }
+
     /// The same tables, for plans whose convolutions do all multiplications: no faster variant of other bits is chosen.
     #[must_use]
     pub fn with_exact_convolutions(mut self) -> Costs {
@@ -209,31 +230,52 @@ impl Costs {
     /// The numerics of a request that a device can compute with these variants, in the order of its library; none where there are no
     /// variants. It is that of the fastest variant on one thread, by the first table of the device's instruction set. So it is the
     /// same for all devices of an instruction set, whatever their threads, caches, limits and speeds. It is that of the first
-    /// variant where there is no such table, and for exact convolutions.
+    /// variant where there is no such table, for exact convolutions, and where the library predicts seconds by itself.
     pub fn numerics<'a>(&self, instructions: InstructionSet, variants: &'a [Variant]) -> Option<&'a str> {
         let first = &*variants.first()?.numerics;
-        let table = self.tables.iter().find(|table| table.instructions == instructions).filter(|_| !self.exact_convolutions);
+        let is_by_library =
+            self.exact_convolutions || variants.iter().flat_map(|variant| &variant.steps).any(|step| step.seconds.is_some());
+        let of_processors = self.tables.iter().filter(|table| table.card.is_none() && !is_by_library);
+        let table = of_processors.into_iter().find(|table| table.instructions == instructions);
         let Some(table) = table.filter(|_| variants.iter().any(|variant| *variant.numerics != *first)) else { return Some(first) };
         let seconds = |variant: &Variant| variant.steps.iter().map(|step| table.seconds(step, 1)).sum::<f64>();
         let fastest = variants.iter().min_by(|one, other| seconds(one).total_cmp(&seconds(other)));
         fastest.map(|variant| &*variant.numerics)
     }
 
-    /// The table for a device: of its instruction set, and of these the one with the most similar caches. None for devices whose
-    /// time is modelled, and for other kinds of device.
+    /// The table for a device: of its instruction set, and of these the one with the most similar caches. For a real card that of its model. None for
+    /// devices whose time is modelled, for other kinds of device, and for cards of other models: their library predicts seconds.
     pub fn table(&self, spec: &DeviceSpec) -> Option<&CostTable> {
-        let of_kind = self.tables.iter().filter(|table| !spec.is_modelled() && table.instructions == spec.instructions);
+        if let Some(real) = spec.real() {
+            return self.of_card(&real.model);
+        }
+        let is_of_kind = |table: &&CostTable| !spec.is_modelled() && table.card.is_none() && table.instructions == spec.instructions;
+        let of_kind = self.tables.iter().filter(is_of_kind);
         of_kind.min_by(|one, other| one.caches.distance(spec.caches).total_cmp(&other.caches.distance(spec.caches)))
+    }
+
+    fn of_card(&self, model: &str) -> Option<&CostTable> {
+        self.tables.iter().find(|table| table.card.as_deref() == Some(model))
+    }
+
+    /// Whether the times of a device are predicted: by a table, or by the library of a real card.
+    pub fn predicts(&self, spec: &DeviceSpec) -> bool {
+        spec.real().is_some() || self.table(spec).is_some()
     }
 
     /// The predicted seconds of a step on a device, when nothing else computes.
     pub fn step_seconds(&self, spec: &DeviceSpec, step: &Step) -> f64 {
-        self.table(spec).map_or_else(|| spec.seconds(step.cost) + SECONDS_PER_COMMAND, |table| table.seconds(step, spec.threads))
+        let by_library = || step.seconds.filter(|_| !spec.is_modelled() && spec.kind == DeviceKind::Gpu);
+        match self.table(spec).filter(|table| table.card.is_some() || step.seconds.is_none()) {
+            Some(table) => table.seconds(step, spec.threads),
+            None => by_library().unwrap_or_else(|| spec.seconds(step.cost) + SECONDS_PER_COMMAND),
+        }
     }
 
     /// The predicted seconds of a copy of `bytes` bytes between the memories of two devices, or in that of one.
     pub fn copy_seconds(&self, from: &DeviceSpec, to: &DeviceSpec, bytes: f64) -> f64 {
-        let is_in_memory = !from.is_modelled() && from.kind.computes() && to.kind.computes();
+        let is_real = from.real().or(to.real()).is_some();
+        let is_in_memory = !from.is_modelled() && !is_real && from.kind.computes() && to.kind.computes();
         match self.table(to).filter(|_| is_in_memory) {
             Some(table) => table.copy_seconds(bytes, to.threads),
             None => to.copy_seconds(from, bytes) + SECONDS_PER_COMMAND,
@@ -248,12 +290,21 @@ mod tests {
 
     fn table(instructions: InstructionSet, caches: Caches, rates: Rates) -> CostTable {
         let rates = BTreeMap::from([(Class::Product, rates), (Class::Other, Rates { call: 1e-3, ..Rates::default() })]);
-        CostTable { processor: "made up".to_string(), instructions, caches, threads: 2, command: 0.0, rates }
+        CostTable { processor: "made up".to_string(), card: None, instructions, caches, threads: 2, command: 0.0, rates }
     }
 
     fn step(class: Class, chunks: u32, issued: f64, bytes: f64) -> Step {
         let load = Load { class, issued, elementwise: 0.0 };
-        Step { args: None, chunks, scratch: 0, per_worker: 0, in_place: Vec::new(), cost: Cost { flops: issued, bytes }, load }
+        Step {
+            args: None,
+            chunks,
+            scratch: 0,
+            per_worker: 0,
+            in_place: Vec::new(),
+            cost: Cost { flops: issued, bytes },
+            load,
+            seconds: None,
+        }
     }
 
     const SMALL: Caches = Caches { l1: 32 << 10, l2: 256 << 10, l3: 8 << 20 };

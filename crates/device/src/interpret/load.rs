@@ -323,7 +323,8 @@ mod tests {
 
     fn call(per_worker: u64, chunks: u32, worker_scratch: Option<BufferRef>) -> Command {
         let cost = crate::Cost::default();
-        let step = KernelStep { args: None, chunks, scratch: 0, per_worker, in_place: vec![], cost, load: crate::Load::default() };
+        let step =
+            KernelStep { args: None, chunks, scratch: 0, per_worker, in_place: vec![], cost, load: crate::Load::default(), seconds: None };
         let variant = crate::Variant { name: "a".into(), numerics: "a".into(), between: vec![], steps: vec![step], laid_out: None };
         let call = KernelCall { request: Arc::new(KernelRequest::Nothing), variant: Arc::new(variant), step: 0 };
         Command { work: Work::Kernel(call), args: vec![], scratch: None, worker_scratch, guard: None, waits: vec![], label: "call".into() }

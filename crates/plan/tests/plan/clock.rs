@@ -23,7 +23,7 @@ fn gpu(index: u32, card: u32, priority: i32) -> DeviceSpec {
         kind: DeviceKind::Gpu,
         flops: PRODUCT * 1e3,
         bandwidth: 1e15,
-        card: Some(CardPart { card, priority, modelled: Some(link) }),
+        card: Some(CardPart { card, priority, modelled: Some(link), real: None }),
         ..DeviceSpec::cpu(0, None, 1, InstructionSet::Baseline)
     }
 }
@@ -103,7 +103,7 @@ fn copies_take_the_link() {
     let bytes = (SIDE * SIDE * 4) as f64;
     let slow = |index, card, peers: &[u32]| {
         let link = ModelledLink { bandwidth: bytes, peers: peers.to_vec() };
-        DeviceSpec { card: Some(CardPart { card, priority: 0, modelled: Some(link) }), ..gpu(index, card, 0) }
+        DeviceSpec { card: Some(CardPart { card, priority: 0, modelled: Some(link), real: None }), ..gpu(index, card, 0) }
     };
     // One second to the card, one back; side by side where the cards are two, by turns where there is one. A card computes while
     // its link is in use.

@@ -108,6 +108,7 @@ fn numerics_are_those_of_the_fastest_variant_on_one_thread() {
     let rates = Rates { issued: 1e-3, fork: 1.0, ..Rates::default() };
     let table = CostTable {
         processor: "made up".into(),
+        card: None,
         instructions: InstructionSet::Avx2,
         caches: Caches::default(),
         threads: 2,
@@ -117,7 +118,8 @@ fn numerics_are_those_of_the_fastest_variant_on_one_thread() {
     let costs = Costs::of(vec![table]).unwrap();
     let variant = |name: &str, numerics: &str, issued: f64| {
         let load = Load { class: Class::Product, issued, elementwise: 0.0 };
-        let step = Step { args: None, chunks: 4, scratch: 0, per_worker: 0, in_place: Vec::new(), cost: Cost::default(), load };
+        let step =
+            Step { args: None, chunks: 4, scratch: 0, per_worker: 0, in_place: Vec::new(), cost: Cost::default(), load, seconds: None };
         Variant { name: name.into(), numerics: numerics.into(), between: Vec::new(), steps: vec![step], laid_out: None }
     };
     let variants = [variant("a", "exact", 3.0), variant("b", "exact", 5.0), variant("c", "fast", 2.0)];

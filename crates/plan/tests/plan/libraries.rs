@@ -110,7 +110,7 @@ impl Library for Abacus {
     fn variants(&self, _: &DeviceSpec, request: &KernelRequest) -> Result<Vec<Variant>> {
         let step = |args: Option<Vec<StepArg>>, scratch: u64, bytes: f64| {
             let cost = Cost { flops: 0.0, bytes };
-            Step { args, chunks: 1, scratch, per_worker: 0, in_place: Vec::new(), cost, load: Load::default() }
+            Step { args, chunks: 1, scratch, per_worker: 0, in_place: Vec::new(), cost, load: Load::default(), seconds: None }
         };
         let variant = |name: &str, between: Vec<u64>, steps: Vec<Step>| Variant {
             name: name.into(),
@@ -213,7 +213,8 @@ impl Library for TwoClasses {
         }
         let variant = |class: Class| {
             let load = Load { class, issued: 1.0, elementwise: 0.0 };
-            let step = Step { args: None, chunks: 1, scratch: 0, per_worker: 0, in_place: Vec::new(), cost: Cost::default(), load };
+            let step =
+                Step { args: None, chunks: 1, scratch: 0, per_worker: 0, in_place: Vec::new(), cost: Cost::default(), load, seconds: None };
             Variant { name: class.to_string().into(), numerics: "two".into(), between: Vec::new(), steps: vec![step], laid_out: None }
         };
         Ok(vec![variant(Class::Product), variant(Class::Gather)])
@@ -227,6 +228,7 @@ fn a_table_of_costs_decides_between_variants() {
             [(Class::Product, product), (Class::Gather, gather)].map(|(class, issued)| (class, Rates { issued, ..Rates::default() }));
         let table = CostTable {
             processor: "made up".into(),
+            card: None,
             instructions: InstructionSet::Avx2,
             caches: Caches::default(),
             threads: 1,

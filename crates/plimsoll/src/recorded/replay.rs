@@ -87,6 +87,14 @@ impl<'a> Replay<'a> {
         self.footprint.check()
     }
 
+    /// The plans of all that will run: that of the initializer, and of every step that is unlike those before it.
+    ///
+    /// # Errors
+    /// As [`Replay::plan`], but for what does not fit.
+    pub fn plans(&self) -> Result<Vec<Plan>> {
+        self.signatures()?.iter().map(|signature| self.session.plan_signature(signature)).collect()
+    }
+
     /// The runs of a case: the initializer, and every step that is unlike those before it.
     fn signatures(&self) -> Result<Vec<Signature>> {
         let mut signatures = Vec::new();

@@ -45,6 +45,10 @@ impl Library for Counted {
     fn has(&self, spec: &DeviceSpec, request: &KernelRequest, variant: &Variant) -> plimsoll::Result<bool> {
         self.0.has(spec, request, variant)
     }
+
+    fn finishes(&self, spec: &DeviceSpec, request: &KernelRequest) -> bool {
+        self.0.finishes(spec, request)
+    }
 }
 
 impl CudaSource for Counted {
@@ -84,7 +88,7 @@ impl Rig {
     fn devices(&self) -> Devices {
         let cpu = DeviceSpec::cpu(0, None, 2, InstructionSet::detect());
         let cpu = CpuDevice::new(cpu, CpuPool::new(2).unwrap(), Arc::new(CpuKernels));
-        let part = CardPart { card: 0, priority: 0, modelled: None };
+        let part = CardPart { card: 0, priority: 0, modelled: None, real: None };
         let spec = DeviceSpec { memory_limit: Some(Bytes(2 << 30)), card: Some(part), ..any_card() };
         let spec = CudaDevice::spec(self.card.granularity(), spec);
         let ledger = Ledger::new(spec.name.to_string(), spec.memory_limit);

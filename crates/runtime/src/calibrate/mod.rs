@@ -43,6 +43,7 @@ pub fn calibrate(instructions: Option<InstructionSet>, threads: u32, shown: &dyn
     let threads = if threads == 0 { cores } else { threads };
     let mut table = CostTable {
         processor: processor().unwrap_or_else(|| instructions.to_string()),
+        card: None,
         instructions,
         caches: caches(),
         threads,

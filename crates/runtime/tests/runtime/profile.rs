@@ -78,7 +78,7 @@ fn on_cards(cards: [u32; 2]) -> (Session, Signature) {
     let cpu = options.resolve().unwrap().remove(0);
     let gpu = |index: usize| {
         let modelled = Some(ModelledLink { bandwidth: 1e12, peers: vec![] });
-        let card = Some(CardPart { card: cards[index], priority: 0, modelled });
+        let card = Some(CardPart { card: cards[index], priority: 0, modelled, real: None });
         let name = DeviceName::local("GPU", index as u32);
         // A product takes a second.
         let spec = DeviceSpec { name, kind: DeviceKind::Gpu, flops: 2.0 * 64f64.powi(3), bandwidth: 1e15, card, ..cpu.clone() };

@@ -12,7 +12,7 @@ use super::queues::Queues;
 fn devices() -> Vec<DeviceSpec> {
     let card = |card: u32| {
         let modelled = Some(ModelledLink { bandwidth: 1e10, peers: Vec::new() });
-        let card = Some(CardPart { card, priority: 0, modelled });
+        let card = Some(CardPart { card, priority: 0, modelled, real: None });
         DeviceSpec { kind: DeviceKind::Gpu, card, ..DeviceSpec::cpu(0, None, 1, InstructionSet::Baseline) }
     };
     vec![DeviceSpec::cpu(0, None, 2, InstructionSet::Baseline), card(0), card(0), card(1)]
