@@ -180,8 +180,8 @@ pub trait Library: Send + Sync + fmt::Debug {
         false
     }
 
-    /// The requests of parts of a request's rows, where variants of one numerics give their results the bits that they have in the whole.
-    fn part(&self, _spec: &DeviceSpec, _request: &KernelRequest, _rows: Rows) -> Option<Part> {
+    /// The requests of parts of a request's rows. Their variants of these numerics give results the bits that they have in the whole.
+    fn part(&self, _spec: &DeviceSpec, _request: &KernelRequest, _numerics: &str, _rows: Rows) -> Option<Part> {
         None
     }
 

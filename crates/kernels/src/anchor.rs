@@ -1,15 +1,13 @@
 //! Anchors: which kernel computes each.
 
 use plimsoll_base::{DataType, Error, Result};
-use plimsoll_device::{Class, LaidOut, Load, Prepared, StepArg};
+use plimsoll_device::{LaidOut, Prepared};
 use plimsoll_request::KernelRequest;
 use plimsoll_request::anchor::{Anchor, Epilogue};
 use plimsoll_request::pool::{Maxima, Pooling};
 use plimsoll_request::window::WindowAxis;
 
-use crate::conv::winograd::{Winograd, winograd_of as tiles};
 use crate::conv::{self, conv_backprop_input_on, conv_of, conv_pooled_of, depthwise_conv_on};
-use crate::library::Made;
 use crate::packing::{Order, panels_of};
 use crate::product::{self, Tuning, product_generic, product_of_panels, product_on};
 use crate::simd::Isa;
@@ -56,32 +54,4 @@ pub(crate) fn prepare(isa: Isa, anchor: &Anchor, epilogue: Option<Epilogue>, poo
         Anchor::ConvBackpropInput(spec) => conv_backprop_input_on(isa, *spec, epilogue),
         Anchor::DepthwiseConv(spec) => depthwise_conv_on(isa, *spec, epilogue),
     }
-}
-
-/// The kernels of a request that compute it with fewer multiplications, and their loads: none where there are none. A filter lies in that
-/// order.
-///
-/// # Errors
-/// As [`prepare`].
-pub(crate) fn winograd(isa: Isa, request: &KernelRequest, order: Order) -> Result<Option<(Made, Vec<Load>)>> {
-    let KernelRequest::Anchor { anchor, epilogue, pooling: None } = request else { return Ok(None) };
-    let (spec, is_gradient) = match anchor {
-        Anchor::Conv(spec) => (spec, false),
-        Anchor::ConvBackpropInput(spec) => (spec, true),
-        _ => return Ok(None),
-    };
-    let Some(made) = tiles(isa, spec, is_gradient, epilogue.clone(), order)? else { return Ok(None) };
-    let Winograd { weights, product, values, issued, elementwise } = made;
-    let bytes = DataType::Float.bytes_of(values).ok_or_else(|| Error::invalid_argument(format!("{values} values of a filter")))?;
-    let filter = u32::from(!is_gradient);
-    let arguments = request.arguments()?;
-    let arguments = 0..(arguments.inputs.len() + arguments.outputs.len()) as u32;
-    let in_place_of = |argument| if argument == filter { StepArg::Between(0) } else { StepArg::Argument(argument) };
-    let loads = vec![
-        Load { class: Class::Winograd, issued: 0.0, elementwise: weights.cost.flops },
-        Load { class: Class::Winograd, issued, elementwise },
-    ];
-    let steps =
-        vec![(weights, Some(vec![StepArg::Argument(filter), StepArg::Between(0)])), (product, Some(arguments.map(in_place_of).collect()))];
-    Ok(Some((Made { steps, between: vec![bytes] }, loads)))
 }

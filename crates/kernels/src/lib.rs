@@ -12,6 +12,7 @@ mod cut;
 mod element;
 mod evaluate;
 pub mod expr;
+mod fewer;
 pub mod fft;
 mod gather;
 mod library;

@@ -5,6 +5,7 @@ use plimsoll_device::{
     Cost, CpuLibrary, DeviceSpec, Fault, InstructionSet, KernelCall, LaidOut, Library, Load, Prepared, Step, StepArg, Variant,
 };
 use plimsoll_request::check::Requirement;
+use plimsoll_request::conv::FilterForm;
 use plimsoll_request::gather::Gather;
 use plimsoll_request::movement::Movement;
 use plimsoll_request::nn::Nn;
@@ -17,7 +18,8 @@ use crate::packing::{Order, panels_of};
 use crate::random::RandomOp;
 use crate::simd::Isa;
 use crate::{
-    anchor, check, conv, crop, expr, fft, gather, linalg, load, lrn, movement, narrow, nn, norm, pool, random, reduce, resample, sums, warp,
+    anchor, check, conv, crop, expr, fewer, fft, gather, linalg, load, lrn, movement, narrow, nn, norm, pool, random, reduce, resample,
+    sums, warp,
 };
 
 /// The kernels for processors, for every instruction set that they are compiled for.
@@ -79,7 +81,7 @@ pub(crate) fn available(instructions: InstructionSet) -> Result<Isa> {
     Ok(isa)
 }
 
-fn name_of(isa: Isa) -> &'static str {
+pub(crate) fn name_of(isa: Isa) -> &'static str {
     match isa {
         Isa::Portable => "portable",
         Isa::Avx2 => "avx2",
@@ -88,7 +90,7 @@ fn name_of(isa: Isa) -> &'static str {
 }
 
 /// The name of convolutions with fewer multiplications, and of their bits.
-fn winograd_name_of(isa: Isa) -> &'static str {
+pub(crate) fn winograd_name_of(isa: Isa) -> &'static str {
     match isa {
         Isa::Portable => "portable-winograd",
         Isa::Avx2 => "avx2-winograd",
@@ -108,11 +110,14 @@ fn variants_of(isa: Isa, request: &KernelRequest, laid_out: Option<LaidOut>) -> 
         let steps = steps.iter().zip(loads).map(|((prepared, args), load)| Step::of(prepared, args.clone(), load)).collect();
         Variant { numerics, name, between, steps, laid_out }
     };
-    let made = make_of(isa, request, order)?;
-    let costs: Vec<Cost> = made.steps.iter().map(|(prepared, _)| prepared.cost).collect();
-    let loads = load::loads(isa, request, &costs);
-    let mut variants = vec![variant(name_of(isa), made, loads)];
-    if let Some((made, loads)) = anchor::winograd(isa, request, order)? {
+    let mut variants = Vec::new();
+    if !fewer::is_only(request) {
+        let made = make_of(isa, request, order)?;
+        let costs: Vec<Cost> = made.steps.iter().map(|(prepared, _)| prepared.cost).collect();
+        let loads = load::loads(isa, request, &costs);
+        variants.push(variant(name_of(isa), made, loads));
+    }
+    if let Some((made, loads)) = fewer::prepare(isa, request, order)? {
         variants.push(variant(winograd_name_of(isa), made, loads));
     }
     Ok(variants)
@@ -142,8 +147,9 @@ impl Library for CpuKernels {
         }
     }
 
-    fn part(&self, spec: &DeviceSpec, request: &KernelRequest, rows: Rows) -> Option<Part> {
-        sums::part(isa_of(spec.instructions), request, rows)
+    fn part(&self, spec: &DeviceSpec, request: &KernelRequest, numerics: &str, rows: Rows) -> Option<Part> {
+        let isa = isa_of(spec.instructions);
+        sums::part(isa, request, numerics == winograd_name_of(isa), rows)
     }
 
     fn rows(&self, request: &KernelRequest) -> Option<u64> {
@@ -161,7 +167,7 @@ impl CpuLibrary for CpuKernels {
         };
         let made = match name {
             Some(name) if name == name_of(isa) => Some(make_of(isa, &call.request, order)?),
-            Some(name) if name == winograd_name_of(isa) => anchor::winograd(isa, &call.request, order)?.map(|(made, _)| made),
+            Some(name) if name == winograd_name_of(isa) => fewer::prepare(isa, &call.request, order)?.map(|(made, _)| made),
             _ => None,
         };
         let steps = made.ok_or_else(|| Error::unimplemented(format!("no kernel is called {}", call.variant.name)))?.steps;
@@ -193,8 +199,8 @@ impl Library for OneVariant {
         CpuKernels.takes(spec, first, second)
     }
 
-    fn part(&self, spec: &DeviceSpec, request: &KernelRequest, rows: Rows) -> Option<Part> {
-        CpuKernels.part(spec, request, rows)
+    fn part(&self, spec: &DeviceSpec, request: &KernelRequest, numerics: &str, rows: Rows) -> Option<Part> {
+        CpuKernels.part(spec, request, numerics, rows)
     }
 
     fn rows(&self, request: &KernelRequest) -> Option<u64> {
@@ -263,7 +269,12 @@ fn prepared(isa: Isa, request: &KernelRequest, order: Order) -> Result<Made> {
                 }
             }
         }
-        ConvBackpropFilterSums { spec, unpooled, sums, onto } => conv::filter_sums(isa, spec, unpooled.as_ref(), (*sums, *onto))?.into(),
+        ConvBackpropFilterSums { spec, unpooled, sums, onto, form: FilterForm::Taps } => {
+            conv::filter_sums(isa, spec, unpooled.as_ref(), (*sums, *onto))?.into()
+        }
+        ConvBackpropFilterSums { form: FilterForm::Points { .. }, .. } | ConvBackpropFilterEnd { .. } => {
+            return Err(Error::unimplemented(format!("{request:?} with all multiplications")));
+        }
         DepthwiseConvBackpropInput(spec) => conv::depthwise_conv_backprop_input_on(isa, *spec)?.into(),
         DepthwiseConvBackpropFilter(spec) => conv::depthwise_conv_backprop_filter_on(isa, *spec)?.into(),
         MaxPool(Pooling { spec, maxima, positions: Positions::None }) => pool::max_pool_on(isa, *spec, *maxima)?.into(),

@@ -29,6 +29,7 @@ fn class_of(request: &KernelRequest) -> Class {
         Anchor { anchor: self::Anchor::DepthwiseConv(_), .. } => Class::Depthwise,
         DepthwiseConvBackpropInput(_) | DepthwiseConvBackpropFilter(_) => Class::Depthwise,
         ConvBackpropFilter { .. } | ConvBackpropFilterSums { .. } => Class::FilterGradient,
+        ConvBackpropFilterEnd { .. } => Class::Winograd,
         MaxPool(_)
         | MaxPoolGrad(_)
         | MaxPoolGradOfInput { .. }
@@ -72,6 +73,7 @@ fn load_of(isa: Isa, class: Class, request: &KernelRequest, cost: &Cost) -> Load
         KernelRequest::ConvBackpropFilter { spec, .. } | KernelRequest::ConvBackpropFilterSums { spec, .. } => {
             Load { class, issued: cost.flops * padding(spec.out_c), elementwise: 0.0 }
         }
+        KernelRequest::ConvBackpropFilterEnd { .. } => elements(class, cost),
         _ => Load { class, issued: cost.flops, elementwise: 0.0 },
     }
 }

@@ -295,6 +295,7 @@ fn element_type(request: &KernelRequest) -> Option<DataType> {
         | KernelRequest::Anchor { .. }
         | KernelRequest::ConvBackpropFilter { .. }
         | KernelRequest::ConvBackpropFilterSums { .. }
+        | KernelRequest::ConvBackpropFilterEnd { .. }
         | KernelRequest::DepthwiseConvBackpropInput(_)
         | KernelRequest::DepthwiseConvBackpropFilter(_)
         | KernelRequest::Reduction(Reduction::InTopK { .. } | Reduction::ReduceSome { .. })

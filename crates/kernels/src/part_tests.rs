@@ -3,7 +3,7 @@
 use plimsoll_base::{DataType, Random};
 use plimsoll_device::{DeviceSpec, InstructionSet, Library};
 use plimsoll_request::anchor::{Anchor, Epilogue};
-use plimsoll_request::conv::ConvSpec;
+use plimsoll_request::conv::{ConvSpec, FilterForm};
 use plimsoll_request::expr::{BinaryOp, Expr, ExprBuilder, UnaryOp};
 use plimsoll_request::lrn::LrnSpec;
 use plimsoll_request::movement::Movement;
@@ -16,7 +16,7 @@ use plimsoll_request::{KernelRequest, Rows};
 
 use crate::CpuKernels;
 use crate::evaluate::{run_made, run_onto};
-use crate::library::{Made, available, make};
+use crate::library::{Made, available, make, name_of, winograd_name_of};
 use crate::simd::Isa;
 
 fn axes(size: u64, taps: u64, stride: u64) -> Axes {
@@ -157,9 +157,14 @@ fn requests() -> Vec<KernelRequest> {
 
 /// What kernels of each numerics are made for a request.
 fn made(isa: Isa, request: &KernelRequest) -> Vec<(&'static str, Made)> {
-    let exact = make(isa, request).ok().map(|made| ("exact", made));
-    let winograd = crate::anchor::winograd(isa, request, crate::packing::Order::Rows).ok().flatten().map(|(made, _)| ("winograd", made));
-    exact.into_iter().chain(winograd).collect()
+    let exact = make(isa, request).ok().map(|made| (name_of(isa), made));
+    let fewer = crate::fewer::prepare(isa, request, crate::packing::Order::Rows).ok().flatten();
+    exact.into_iter().chain(fewer.map(|(made, _)| (winograd_name_of(isa), made))).collect()
+}
+
+/// The kernels of a request that are of these numerics.
+fn made_by(isa: Isa, request: &KernelRequest, numerics: &str) -> Option<Made> {
+    made(isa, request).into_iter().find(|(name, _)| *name == numerics).map(|(_, made)| made)
 }
 
 #[test]
@@ -177,7 +182,7 @@ fn parts_have_the_bits_of_the_whole() {
             for (numerics, whole) in &wholes {
                 let expected = run_made(whole, &request, &slices(&inputs), &arguments.outputs).unwrap();
                 for rows in divisions(&request, &[2, 3, 4, 5, 6, 7, 8, 12, 16, 24]) {
-                    let Some(part) = CpuKernels.part(&spec, &request, rows) else { continue };
+                    let Some(part) = CpuKernels.part(&spec, &request, numerics, rows) else { continue };
                     if part.sums.is_some() {
                         continue;
                     }
@@ -277,73 +282,86 @@ fn all_of(reduction: Reduction) -> KernelRequest {
 #[test]
 fn sums_of_parts_have_the_bits_of_the_whole() {
     let mut random = Random::new(11);
-    let (mut compared, mut uneven) = ([0; 3], [0; 3]);
+    let (mut compared, mut uneven) = ([0; 6], [0; 6]);
     for instructions in [InstructionSet::Baseline, InstructionSet::Avx2, InstructionSet::Avx512] {
         let Ok(isa) = available(instructions) else { continue };
         let spec = DeviceSpec::cpu(0, None, 1, instructions);
         for request in sums() {
-            let Ok(whole) = make(isa, &request) else { continue };
-            let arguments = request.arguments().unwrap();
+            let Ok(arguments) = request.arguments() else { continue };
             let inputs: Vec<Vec<u8>> = arguments.inputs.iter().map(|bytes| bytes_of(&request, *bytes, &mut random)).collect();
-            let expected = run_made(&whole, &request, &slices(&inputs), &arguments.outputs).unwrap();
-            for rows in divisions(&request, &[2, 3, 4, 6, 8, 12, 16, 24, 32, 64]) {
-                let Some(part) = CpuKernels.part(&spec, &request, rows) else { continue };
-                let (cut, sums) = (&part.cut, &part.sums);
-                let way = sums.as_ref().map_or(0, |sums| if sums.begin.is_some() { 2 } else { 1 });
-                compared[way] += 1;
-                uneven[way] += usize::from(!rows.is_even());
-                let known: Vec<_> =
-                    std::iter::once(&part.request).chain(&part.larger).map(|part| (part, make(isa, part).unwrap())).collect();
-                let run_once = |request: &KernelRequest, inputs: &[&[u8]]| {
-                    let outputs = request.arguments().unwrap().outputs;
-                    run_made(&make(isa, request).unwrap(), request, inputs, &outputs).unwrap().remove(0)
-                };
-                let pieces = rows.times(part.calls).unwrap();
-                // What there is at first is not 0 where it need not be.
-                let bytes = sums.as_ref().map_or(arguments.outputs[0], |sums| sums.bytes);
-                let mut result = match sums.as_ref().and_then(|sums| sums.begin.as_ref()) {
-                    Some(begin) => run_once(begin, &[]),
-                    None => vec![0xAB; bytes as usize],
-                };
-                assert_eq!(result.len() as u64, bytes);
-                for number in 0..pieces.parts {
-                    let (of, one) = &known[usize::from(is_larger(pieces, number))];
-                    let own = of.arguments().unwrap();
-                    let cut_inputs =
-                        inputs.iter().zip(cut).map(|(input, is_cut)| if *is_cut { slice(input, pieces, number) } else { input });
-                    let cut_inputs: Vec<&[u8]> = cut_inputs.collect();
-                    let range = match sums {
-                        Some(sums) => {
-                            let each = result.len() / sums.count as usize;
-                            assert_eq!(own.updates_first, sums.count < pieces.parts, "{request:?} in {rows:?}");
-                            let first = (number / (pieces.parts / sums.count)) as usize * each;
-                            first..first + each
-                        }
-                        None => {
-                            let row = result.len() / pieces.all as usize;
-                            pieces.first(number) as usize * row..pieces.first(number + 1) as usize * row
-                        }
+            let wholes = made(isa, &request);
+            let divisions = divisions(&request, &[2, 3, 4, 6, 8, 12, 16, 24, 32, 64]);
+            for (numerics, whole) in &wholes {
+                let expected = run_made(whole, &request, &slices(&inputs), &arguments.outputs).unwrap();
+                for rows in divisions.iter().copied() {
+                    let Some(part) = CpuKernels.part(&spec, &request, numerics, rows) else { continue };
+                    let (cut, sums) = (&part.cut, &part.sums);
+                    let of_points = if numerics.ends_with("winograd") { 3 } else { 0 };
+                    let way = of_points + sums.as_ref().map_or(0, |sums| if sums.begin.is_some() { 2 } else { 1 });
+                    compared[way] += 1;
+                    uneven[way] += usize::from(!rows.is_even());
+                    let known: Vec<_> = std::iter::once(&part.request)
+                        .chain(&part.larger)
+                        .map(|part| (part, made_by(isa, part, numerics).unwrap()))
+                        .collect();
+                    let run_once = |request: &KernelRequest, inputs: &[&[u8]]| {
+                        let outputs = request.arguments().unwrap().outputs;
+                        let made = made_by(isa, request, numerics).or_else(|| make(isa, request).ok()).unwrap();
+                        run_made(&made, request, inputs, &outputs).unwrap().remove(0)
                     };
-                    let slice = &mut result[range];
-                    assert_eq!(own.outputs, [slice.len() as u64], "{request:?} in {rows:?}");
-                    slice.copy_from_slice(&run_onto(one, of, &cut_inputs, vec![slice.to_vec()]).unwrap()[0]);
+                    let pieces = rows.times(part.calls).unwrap();
+                    // What there is at first is not 0 where it need not be.
+                    let bytes = sums.as_ref().map_or(arguments.outputs[0], |sums| sums.bytes);
+                    let mut result = match sums.as_ref().and_then(|sums| sums.begin.as_ref()) {
+                        Some(begin) => run_once(begin, &[]),
+                        None => vec![0xAB; bytes as usize],
+                    };
+                    assert_eq!(result.len() as u64, bytes);
+                    for number in 0..pieces.parts {
+                        let (of, one) = &known[usize::from(is_larger(pieces, number))];
+                        let own = of.arguments().unwrap();
+                        let cut_inputs =
+                            inputs.iter().zip(cut).map(|(input, is_cut)| if *is_cut { slice(input, pieces, number) } else { input });
+                        let cut_inputs: Vec<&[u8]> = cut_inputs.collect();
+                        let range = match sums {
+                            Some(sums) => {
+                                let each = result.len() / sums.count as usize;
+                                assert_eq!(own.updates_first, sums.count < pieces.parts, "{request:?} in {rows:?}");
+                                let first = (number / (pieces.parts / sums.count)) as usize * each;
+                                first..first + each
+                            }
+                            None => {
+                                let row = result.len() / pieces.all as usize;
+                                pieces.first(number) as usize * row..pieces.first(number + 1) as usize * row
+                            }
+                        };
+                        let slice = &mut result[range];
+                        assert_eq!(own.outputs, [slice.len() as u64], "{request:?} in {rows:?}");
+                        slice.copy_from_slice(&run_onto(one, of, &cut_inputs, vec![slice.to_vec()]).unwrap()[0]);
+                    }
+                    if let Some(end) = sums.as_ref().and_then(|sums| sums.end.as_ref()) {
+                        result = run_once(end, &[&result]);
+                    }
+                    assert!(result == expected[0], "{rows:?} by {numerics} on {isa:?}: {request:?}");
                 }
-                if let Some(end) = sums.as_ref().and_then(|sums| sums.end.as_ref()) {
-                    result = run_once(end, &[&result]);
-                }
-                assert!(result == expected[0], "{rows:?} on {isa:?}: {request:?}");
             }
         }
     }
-    assert!(uneven.iter().all(|count| *count > 20), "{uneven:?}");
-    // Of rows, of sums that are one part's, and of sums that parts add to.
-    assert!(compared.iter().all(|count| *count > 20), "{compared:?}");
+    assert!(uneven[..3].iter().all(|count| *count > 20), "{uneven:?}");
+    // Of rows, of sums that are one part's, and of sums that parts add to; then by numerics with fewer multiplications.
+    assert!([0, 1, 2, 4, 5].iter().all(|way| compared[*way] > 20), "{compared:?}");
 }
 
 #[test]
 fn sums_that_no_kernel_has_are_refused() {
     let spec = conv(0, (8, 3, 1), 4, 4);
-    let of = |sums: u64, spec: ConvSpec| KernelRequest::ConvBackpropFilterSums { spec, unpooled: None, sums, onto: true };
+    let of = |sums: u64, spec: ConvSpec| KernelRequest::ConvBackpropFilterSums {
+        spec,
+        unpooled: None,
+        sums,
+        onto: true,
+        form: FilterForm::Taps,
+    };
     let some = |rows: u64, all: u64| {
         let (op, data_type) = (ReduceOp::Sum, DataType::Float);
         all_of(Reduction::ReduceSome { op, data_type, shape: vec![rows, 40, 7], axes: vec![1], all })

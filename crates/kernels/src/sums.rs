@@ -3,20 +3,21 @@
 
 use plimsoll_base::DataType;
 use plimsoll_request::anchor::Anchor;
-use plimsoll_request::conv::ConvSpec;
+use plimsoll_request::conv::{ConvSpec, FilterForm};
 use plimsoll_request::expr::ExprBuilder;
 use plimsoll_request::pool::PoolSpec;
 use plimsoll_request::reduce::{ReduceOp, Reduction};
 use plimsoll_request::{KernelRequest, Part, Rows, Sums};
 
 use crate::conv;
+use crate::conv::winograd::{ByFilter, by_filter};
 use crate::simd::Isa;
 
-/// Parts of a request, see [`plimsoll_device::Library::part`].
-pub(crate) fn part(isa: Isa, request: &KernelRequest, rows: Rows) -> Option<Part> {
+/// Parts of a request, see [`plimsoll_device::Library::part`]. By fewer multiplications, a gradient by a filter is summed at points.
+pub(crate) fn part(isa: Isa, request: &KernelRequest, is_fewer: bool, rows: Rows) -> Option<Part> {
     match request {
         _ if rows.parts < 2 => None,
-        KernelRequest::ConvBackpropFilter { spec, unpooled } => filter(isa, spec, unpooled.as_ref(), rows),
+        KernelRequest::ConvBackpropFilter { spec, unpooled } => filter(isa, spec, unpooled.as_ref(), is_fewer, rows),
         KernelRequest::Reduction(Reduction::Reduce { op, data_type: data_type @ DataType::Float, shape, axes, divided }) => {
             let tensor = Tensor { op: *op, data_type: *data_type, shape, axes };
             if axes.contains(&0) { tensor.over_rows(rows).filter(|_| *divided) } else { tensor.of_rows(rows) }
@@ -39,9 +40,17 @@ pub(crate) fn rows(request: &KernelRequest) -> Option<u64> {
     }
 }
 
-/// The gradient by a filter: images are added one after the other to as many sums as the kernel has for all of them.
-fn filter(isa: Isa, spec: &ConvSpec, unpooled: Option<&PoolSpec>, rows: Rows) -> Option<Part> {
-    let all = conv::filter_parts(isa, spec, unpooled).filter(|_| spec.data_type == DataType::Float)?;
+/// The gradient by a filter: images are added one after the other to as many sums as the kernel has for all of them. At the points these are
+/// groups of images.
+fn filter(isa: Isa, spec: &ConvSpec, unpooled: Option<&PoolSpec>, is_fewer: bool, rows: Rows) -> Option<Part> {
+    let (form, all, images) = match (is_fewer, unpooled) {
+        (true, Some(_)) => return None,
+        (true, None) => {
+            let ByFilter { sums, points, images, .. } = by_filter(isa, spec).ok()??;
+            (FilterForm::Points { along: points, images }, sums, images)
+        }
+        (false, _) => (FilterForm::Taps, conv::filter_parts(isa, spec, unpooled).filter(|_| spec.data_type == DataType::Float)?, 1),
+    };
     let parts = rows.parts;
     // Each part of the images is of whole sums, or of one.
     let (calls, sums, count) = match all.checked_rem(parts)? {
@@ -55,17 +64,29 @@ fn filter(isa: Isa, spec: &ConvSpec, unpooled: Option<&PoolSpec>, rows: Rows) ->
     if rows.all != spec.batch && !rows.all.is_multiple_of(all.min(pieces.parts)) {
         return None;
     }
+    // Pieces are of whole groups.
+    if images > 1 && !(pieces.is_even() && spec.batch.is_multiple_of(images * pieces.parts)) {
+        return None;
+    }
     let onto = count < pieces.parts;
     let of = |rows: u64| {
         let batch = pieces.of(spec.batch, rows)?;
         let unpooled = unpooled.map(|pool| PoolSpec { batch, ..*pool });
-        Some(KernelRequest::ConvBackpropFilterSums { spec: ConvSpec { batch, ..*spec }, unpooled, sums, onto })
+        Some(KernelRequest::ConvBackpropFilterSums { spec: ConvSpec { batch, ..*spec }, unpooled, sums, onto, form })
     };
-    let filter: u64 = spec.filter().iter().product();
-    let elements = all.checked_mul(filter)?;
-    let sum = Reduction::Reduce { op: ReduceOp::Sum, data_type: DataType::Float, shape: vec![all, filter], axes: vec![0], divided: false };
+    let (one, end) = match form {
+        FilterForm::Points { along: points, .. } => {
+            (spec.at_points(points)?, Some(KernelRequest::ConvBackpropFilterEnd { spec: *spec, points, sums: all }))
+        }
+        FilterForm::Taps => {
+            let filter: u64 = spec.filter().iter().product();
+            let (op, data_type) = (ReduceOp::Sum, DataType::Float);
+            let sum = Reduction::Reduce { op, data_type, shape: vec![all, filter], axes: vec![0], divided: false };
+            (filter, (all > 1).then_some(KernelRequest::Reduction(sum)))
+        }
+    };
+    let elements = all.checked_mul(one)?;
     let begin = if onto { Some(zeros(elements)?) } else { None };
-    let end = (all > 1).then_some(KernelRequest::Reduction(sum));
     let cut = if unpooled.is_some() { vec![true, true, true, false] } else { vec![true, true, false] };
     let sums = Some(Sums { count, bytes: elements.checked_mul(4)?, begin, end });
     let larger = if pieces.is_even() { None } else { Some(of(pieces.most())?) };

@@ -5,7 +5,7 @@ use plimsoll_base::{DataType, Error, Result};
 use crate::KernelRequest;
 use crate::anchor::{Anchor, Epilogue};
 use crate::block::Block;
-use crate::conv::ConvSpec;
+use crate::conv::{ConvSpec, FilterForm};
 use crate::crop::Makes;
 use crate::diagonals::DiagonalForm;
 use crate::expr::Expr;
@@ -58,10 +58,17 @@ impl KernelRequest {
                 [tensor(spec.data_type, &spec.input())?, positions(pool)?, tensor(pool.data_type, &pool.output())?],
                 [tensor(spec.data_type, &spec.filter())?],
             ),
-            KernelRequest::ConvBackpropFilterSums { spec, unpooled, sums, onto } => {
+            KernelRequest::ConvBackpropFilterSums { spec, unpooled, sums, onto, form } => {
                 let one = KernelRequest::ConvBackpropFilter { spec: *spec, unpooled: *unpooled };
-                let filter = tensor(DataType::Float, &spec.filter())?;
+                let filter = match form {
+                    FilterForm::Taps => tensor(DataType::Float, &spec.filter())?,
+                    FilterForm::Points { along, .. } => tensor(DataType::Float, &[*along, *along, spec.in_c, spec.out_c])?,
+                };
                 Arguments { outputs: vec![times(*sums, filter)?], updates_first: *onto, ..one.arguments()? }
+            }
+            KernelRequest::ConvBackpropFilterEnd { spec, points, sums } => {
+                let all = tensor(DataType::Float, &[*sums, *points, *points, spec.in_c, spec.out_c])?;
+                Arguments::of([all], [tensor(DataType::Float, &spec.filter())?])
             }
             KernelRequest::DepthwiseConvBackpropInput(spec) => {
                 Arguments::of([depthwise_filter(spec)?, tensor(spec.data_type, &spec.output())?], [tensor(spec.data_type, &spec.input())?])

@@ -5,6 +5,20 @@ use serde::{Deserialize, Serialize};
 
 use crate::window::{Axes, Layout};
 
+/// How the gradient by a filter is summed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum FilterForm {
+    /// Tap by tap: sums have the filter's shape.
+    Taps,
+    /// By Winograd's minimal filtering: sums are `[along * along, in_c, out_c]`, and the taps are interpolated from them.
+    Points {
+        /// Points along each of two axes.
+        along: u64,
+        /// Images that are added at once. It divides the batch.
+        images: u64,
+    },
+}
+
 /// The sizes of a convolution of `batch` images.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConvSpec {
@@ -33,6 +47,11 @@ impl ConvSpec {
     /// The filter's shape: it has the channels of one group of the input.
     pub fn filter(&self) -> Vec<u64> {
         self.axes.iter().map(|axis| axis.taps).chain([self.in_c.checked_div(self.groups).unwrap_or(0), self.out_c]).collect()
+    }
+
+    /// Numbers of a filter at the points of [`FilterForm::Points`]; none where they cannot be counted.
+    pub fn at_points(&self, along: u64) -> Option<u64> {
+        self.in_c.checked_mul(self.out_c)?.checked_mul(along.checked_mul(along)?)
     }
 
     /// The result's shape.

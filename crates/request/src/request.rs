@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::anchor::{Anchor, Epilogue};
 use crate::check::Requirement;
-use crate::conv::ConvSpec;
+use crate::conv::{ConvSpec, FilterForm};
 use crate::crop::Crop;
 use crate::expr::Expr;
 use crate::factors::Factors;
@@ -55,7 +55,7 @@ pub enum KernelRequest {
         unpooled: Option<PoolSpec>,
     },
     /// Sums that make up the gradient of a convolution by its filter, each over as many images: see [`crate::Sums`]. Arguments: as
-    /// [`KernelRequest::ConvBackpropFilter`], and in the place of the gradient so many of its shape, of floats.
+    /// [`KernelRequest::ConvBackpropFilter`], and in the place of the gradient so many filters of floats, in their form.
     ConvBackpropFilterSums {
         /// The convolution.
         spec: ConvSpec,
@@ -65,6 +65,17 @@ pub enum KernelRequest {
         sums: u64,
         /// Whether they are added to what is there.
         onto: bool,
+        /// What is summed.
+        form: FilterForm,
+    },
+    /// The gradient of a convolution by its filter from sums of [`FilterForm::Points`]. Arguments: sums, gradient by the filter.
+    ConvBackpropFilterEnd {
+        /// The convolution.
+        spec: ConvSpec,
+        /// Points along each axis.
+        points: u64,
+        /// How many sums.
+        sums: u64,
     },
     /// The gradient of a depthwise convolution by its input: filter, gradient by the result, gradient by the input.
     DepthwiseConvBackpropInput(ConvSpec),

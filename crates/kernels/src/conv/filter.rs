@@ -119,8 +119,8 @@ impl std::fmt::Debug for Code {
     }
 }
 
-/// The first image of a part: where parts begin of which there are half as many, parts of these begin.
-fn images(batch: usize, parts: usize, number: usize) -> usize {
+/// The first image of a part, or the first group of images: where parts begin of which there are half as many, parts of these begin.
+pub(super) fn images(batch: usize, parts: usize, number: usize) -> usize {
     (number as u128 * batch as u128 / parts.max(1) as u128) as usize
 }
 

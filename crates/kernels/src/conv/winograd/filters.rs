@@ -7,7 +7,7 @@ use plimsoll_base::Result;
 use plimsoll_device::{Args, Cost, CpuKernel, Fault, Prepared};
 
 use super::Shape;
-use super::transform::{Filter, PLANES};
+use super::transform::Filter;
 use crate::cut::Cut;
 use crate::packing::{Order, Packing, packing};
 use crate::simd::Isa;
@@ -32,13 +32,21 @@ pub(super) fn prepare(isa: Isa, shape: &Arc<Shape>, order: Order) -> Result<Prep
     let (lanes, taps) = (shape.code.lanes, shape.taps * shape.taps);
     let blocks = shape.terms.div_ceil(lanes);
     let width = shape.panels.iter().map(|panel| shape.width(panel)).max().unwrap_or(0);
-    let cut = Cut::new(shape.panels.len() * blocks, (4 * PLANES * lanes * width) as u64, 1);
+    let cut = Cut::new(shape.panels.len() * blocks, (4 * shape.planes() * lanes * width) as u64, 1);
     let (read, written) = ((taps * shape.terms * shape.columns) as f64, shape.values() as f64);
     // Each number that is written takes about four operations.
     let cost = Cost { flops: 4.0 * written, bytes: 4.0 * (read + written) };
     let per_worker = if shape.is_gradient { (4 * taps * lanes * lanes + 64) as u64 } else { 0 };
     let kernel = Filters { shape: Arc::clone(shape), order, packing: packing::<f32>(isa), cut, blocks };
     Ok(Prepared { chunks: cut.pieces(), scratch: 0, per_worker, cost, in_place: Vec::new(), kernel: Arc::new(kernel) })
+}
+
+impl Shape {
+    /// A vector of channels of a filter, whose taps are so far apart.
+    fn filter(&self, (from, tap): (*const f32, isize), count: usize, to: *mut f32, to_point: usize) -> Filter {
+        let taps = self.taps;
+        Filter { from, row: tap * taps as isize, column: tap, rows: taps, columns: taps, count, to, to_point }
+    }
 }
 
 impl CpuKernel for Filters {
@@ -73,8 +81,9 @@ impl Filters {
                 for term in terms.clone() {
                     let from = filter.wrapping_add(start + term * row + vector * lanes);
                     let tap = (shape.terms * row) as isize;
+                    let values = shape.filter((from, tap), count, to(term, vector), to_point);
                     // SAFETY: the filter has these columns of this term, and the values room for whole vectors.
-                    unsafe { (shape.transforms.filter)(&Filter { from, tap, count, to: to(term, vector), to_point }) };
+                    unsafe { (shape.transforms.filter)(&values) };
                 }
                 continue;
             }
@@ -87,7 +96,7 @@ impl Filters {
             }
             for (number, term) in terms.clone().enumerate() {
                 let from = scratch.wrapping_add((taps - 1) * square + number * lanes);
-                let values = Filter { from, tap: -(square as isize), count: lanes, to: to(term, vector), to_point };
+                let values = shape.filter((from, -(square as isize)), lanes, to(term, vector), to_point);
                 // SAFETY: the squares have been filled, with zeros for columns that are not there.
                 unsafe { (shape.transforms.filter)(&values) };
             }

@@ -1,15 +1,20 @@
 //! Convolutions with fewer multiplications: Winograd's minimal filtering of tiles.
 //!
-//! A tile of 6x6 positions of the operand gives 4x4 results of a filter of 3x3 taps, or 2x2 of one of 5x5 ([`transform`]). At each of
-//! 36 points the channels of all tiles are a matrix, and those of the filter another; their product is the results at that point. The
+//! A tile of 6x6 positions of the operand gives 4x4 results of a filter of 3x3 taps, or 2x2 of one of 5x5; one of 8x8 positions gives 4x4 of
+//! one of 5x5 ([`transform`]). At each of 36 or 64 points the channels of all tiles are a matrix, and those of the filter another; their product is the results at that point. The
 //! first kernel evaluates the filter ([`weights`]). The second evaluates blocks of tiles, multiplies, interpolates, and applies the
 //! epilogue, all while a block is in the second cache ([`tiles`]).
 //!
 //! Results are not the bits of the direct form. The error is at most 1e-5 of the largest result where at most
 //! [`MOST_TERMS`] channels are summed. Each result is a sum in an order that depends on the channels alone, so results are the same
 //! bits however the work is cut.
+//!
+//! The gradient by the filter has tiles as well: there the result's positions are a filter, and the taps are results. Values at the points
+//! are summed over tiles, and interpolated once ([`gradient`]).
 
 mod filters;
+mod gradient;
+mod strips;
 mod tiles;
 mod transform;
 
@@ -28,10 +33,13 @@ use crate::simd::Isa;
 use plimsoll_request::anchor::Epilogue;
 use plimsoll_request::conv::ConvSpec;
 use plimsoll_request::window::{Layout, WindowAxis};
-use transform::{PLANES, POINTS, Transforms, transforms};
+use transform::{Transforms, transforms};
 
-/// The most channels that are summed: with more, errors may be larger than promised.
+pub(crate) use gradient::{ByFilter, by_filter, end_by_filter, some_by_filter};
+
+/// The most channels that are summed, and those that are at eight points along each axis: with more, errors may be larger than promised.
 const MOST_TERMS: u64 = 512;
+const MOST_TERMS_OF_EIGHT: u64 = 64;
 
 /// The two kernels of a convolution, and the work that tables of costs price.
 pub(crate) struct Winograd {
@@ -57,6 +65,8 @@ struct Shape {
     /// Rows and columns.
     axes: [Axis; 2],
     taps: usize,
+    /// Points along each axis.
+    points: usize,
     /// Channels that are summed, and channels of the result.
     terms: usize,
     columns: usize,
@@ -66,7 +76,12 @@ struct Shape {
 impl Shape {
     /// Results of a tile along an axis.
     fn step(&self) -> usize {
-        POINTS + 1 - self.taps
+        self.points + 1 - self.taps
+    }
+
+    /// Points of a tile.
+    fn planes(&self) -> usize {
+        self.points * self.points
     }
 
     /// Rows and columns of tiles of an image.
@@ -85,17 +100,17 @@ impl Shape {
 
     /// The first value of a panel: its points follow, each with a row of the panel for every term.
     fn panel_start(&self, panel: &Panel) -> usize {
-        PLANES * self.terms * panel.column
+        self.planes() * self.terms * panel.column
     }
 
     /// Arithmetic operations of the products.
     fn multiplications(&self) -> f64 {
-        2.0 * (PLANES * self.tiles()) as f64 * self.terms as f64 * self.columns as f64
+        2.0 * (self.planes() * self.tiles()) as f64 * self.terms as f64 * self.columns as f64
     }
 
     /// Values of the filter: panels that end within a vector are filled up.
     fn values(&self) -> usize {
-        PLANES * self.terms * self.panels.iter().map(|panel| self.width(panel)).sum::<usize>()
+        self.planes() * self.terms * self.panels.iter().map(|panel| self.width(panel)).sum::<usize>()
     }
 }
 
@@ -131,6 +146,11 @@ pub(crate) fn winograd_of(
 /// Whether there is such a form of a convolution.
 pub(crate) fn has_form(spec: &ConvSpec, is_gradient: bool) -> bool {
     let terms = if is_gradient { spec.out_c } else { spec.in_c };
+    has_tiles(spec) && terms <= MOST_TERMS
+}
+
+/// Whether a convolution is of tiles: of floats, along two axes, in single steps, and not empty.
+fn has_tiles(spec: &ConvSpec) -> bool {
     let is_plain = |axis: &WindowAxis| axis.stride == 1 && axis.dilation == 1 && axis.positions > 0 && axis.size > 0;
     let [planes, rows, columns] = spec.axes.filled();
     spec.data_type == DataType::Float
@@ -142,7 +162,6 @@ pub(crate) fn has_form(spec: &ConvSpec, is_gradient: bool) -> bool {
         && rows.taps == columns.taps
         && matches!(rows.taps, 3 | 5)
         && spec.batch > 0
-        && (1..=MOST_TERMS).contains(&terms)
         && spec.in_c > 0
         && spec.out_c > 0
 }
@@ -153,9 +172,11 @@ fn shape(isa: Isa, spec: &ConvSpec, is_gradient: bool) -> Result<Option<Shape>> 
     }
     spec.check()?;
     let [_, rows, columns] = spec.sides();
-    let Some(transforms) = transforms(isa, rows.taps) else { return Ok(None) };
+    let terms = if is_gradient { spec.out_c } else { spec.in_c };
+    let points = if rows.taps == 5 && terms <= MOST_TERMS_OF_EIGHT { 8 } else { 6 };
+    let Some(transforms) = transforms(isa, points, rows.taps) else { return Ok(None) };
     let code = code(isa);
-    let (terms, channels) = if is_gradient { (spec.out_c, spec.in_c) } else { (spec.in_c, spec.out_c) };
+    let channels = if is_gradient { spec.in_c } else { spec.out_c };
     let side = |axis: Axis| if is_gradient { Side::backward(axis, 0).axis } else { axis };
     let shape = Shape {
         code,
@@ -164,12 +185,13 @@ fn shape(isa: Isa, spec: &ConvSpec, is_gradient: bool) -> Result<Option<Shape>> 
         batch: spec.batch as usize,
         axes: [side(rows), side(columns)],
         taps: rows.taps,
+        points,
         terms: terms as usize,
         columns: channels as usize,
         panels: code.panels(channels as usize),
     };
     // Tiles reach over the results, and there are values of each.
     let [grid_rows, grid_columns] = shape.grid();
-    elements(&[spec.batch, grid_rows as u64, grid_columns as u64, PLANES as u64, terms.max(channels.next_multiple_of(16))])?;
+    elements(&[spec.batch, grid_rows as u64, grid_columns as u64, shape.planes() as u64, terms.max(channels.next_multiple_of(16))])?;
     Ok(Some(shape))
 }

@@ -7,7 +7,8 @@ use plimsoll_base::{Error, Result};
 use plimsoll_device::{Args, Cost, CpuKernel, Fault, Prepared};
 
 use super::Shape;
-use super::transform::{Operand, PLANES, POINTS, Results};
+use super::strips::Strip;
+use super::transform::{Results, ResultsFn, results_of};
 use crate::conv::finish::Finish;
 use crate::conv::tiles::{Panel, Rows, Tile, Wanted};
 use crate::expr::{Bases, Changes, Links};
@@ -28,6 +29,7 @@ const FEW_BLOCKS: usize = 8;
 
 struct Tiles {
     shape: Arc<Shape>,
+    results: ResultsFn,
     /// Tiles of a block, blocks in all, and blocks of a piece.
     block: usize,
     blocks: usize,
@@ -55,14 +57,14 @@ impl std::fmt::Debug for Tiles {
 
 /// Of the result's shape.
 pub(super) fn prepare(isa: Isa, shape: &Arc<Shape>, result: &[u64], epilogue: Option<Epilogue>) -> Result<Prepared> {
-    let (tiles, step) = (shape.tiles(), shape.step());
+    let (tiles, step, planes) = (shape.tiles(), shape.step(), shape.planes());
     let width = shape.panels.iter().map(|panel| shape.width(panel)).max().unwrap_or(0);
     // Values of every point, such that two points do not fall onto the same cache sets.
     let point = |block: usize, channels: usize| block * channels + 16;
     let rows = shape.panels.iter().map(|panel| shape.code.rows[panel.vectors - 1]).max().unwrap_or(1);
     let mut finish = epilogue.map(|epilogue| Finish::new(isa, result, epilogue)).transpose()?;
     let waits = finish.as_ref().is_some_and(Finish::waits);
-    let of_tile = 4 * (PLANES * (shape.terms + width) + if waits { step * step * width } else { 0 });
+    let of_tile = 4 * (planes * (shape.terms + width) + if waits { step * step * width } else { 0 });
     let most = (CACHED / of_tile / rows * rows).clamp(rows, MOST_TILES);
     let blocks = tiles.div_ceil(most);
     let block = tiles.div_ceil(blocks.max(1)).max(1);
@@ -76,8 +78,8 @@ pub(super) fn prepare(isa: Isa, shape: &Arc<Shape>, result: &[u64], epilogue: Op
     let floats = |count: usize| (count * 4).next_multiple_of(64) + 64;
     let operand_place = finish.as_ref().map_or(0, Finish::scratch);
     let (operand_point, result_point) = (point(block, shape.terms), point(block, width));
-    let result_place = operand_place + floats(PLANES * operand_point);
-    let mut scratch = result_place + floats(PLANES * result_point);
+    let result_place = operand_place + floats(planes * operand_point);
+    let mut scratch = result_place + floats(planes * result_point);
     if let Some(finish) = &mut finish
         && waits
     {
@@ -89,11 +91,13 @@ pub(super) fn prepare(isa: Isa, shape: &Arc<Shape>, result: &[u64], epilogue: Op
     let results = count(&[shape.batch, shape.axes[0].positions, shape.axes[1].positions, shape.columns]);
     // A value of the operand takes about four operations, one of the result about three, by whole vectors.
     let [terms, columns] = [shape.terms, shape.columns].map(|channels| channels.next_multiple_of(shape.code.lanes) as f64);
-    let flops = shape.multiplications() + count(&[PLANES, tiles]) * (4.0 * terms + 3.0 * columns);
+    let flops = shape.multiplications() + count(&[planes, tiles]) * (4.0 * terms + 3.0 * columns);
     // Each block reads the filter's values.
     let bytes = 4.0 * (operand * groups as f64 + results + shape.values() as f64 * blocks as f64);
+    let results_of = results_of(isa, shape.points, shape.taps).ok_or_else(|| Error::internal(format!("tiles of {} taps", shape.taps)))?;
     let kernel = Tiles {
         shape: Arc::clone(shape),
+        results: results_of,
         block,
         blocks,
         piece_blocks,
@@ -131,40 +135,15 @@ impl CpuKernel for Tiles {
     }
 }
 
-/// Neighbouring tiles of one row of an image.
-struct Strip {
-    image: usize,
-    /// The row of tiles, and the tiles of it.
-    row: usize,
-    columns: Range<usize>,
-    /// Tiles of the block before these.
-    before: usize,
-}
-
 impl Tiles {
-    /// The tiles of a block, strip by strip.
-    fn strips(&self, tiles: Range<usize>) -> impl Iterator<Item = Strip> {
-        let [rows, columns] = self.shape.grid();
-        let mut next = tiles.start;
-        std::iter::from_fn(move || {
-            if next >= tiles.end {
-                return None;
-            }
-            let (line, column) = (next / columns, next % columns);
-            let count = (columns - column).min(tiles.end - next);
-            let before = next - tiles.start;
-            next += count;
-            Some(Strip { image: line / rows, row: line % rows, columns: column..column + count, before })
-        })
-    }
-
     unsafe fn block(&self, tiles: Range<usize>, panels: Range<usize>, args: &Args<'_>) -> Result<(), Fault> {
         let shape = &*self.shape;
         let count = tiles.len();
         // SAFETY: offsets into scratch that `prepare` asked for.
         let [operand, results] = unsafe { [self.operand_place, self.result_place].map(|place| args.worker.add(place).cast::<f32>()) };
-        // SAFETY: the operand is the caller's.
-        unsafe { self.evaluate(tiles.clone(), args.pointers[self.from].cast::<f32>().cast_const(), operand) };
+        let from = args.pointers[self.from].cast::<f32>().cast_const();
+        // SAFETY: the operand is the caller's, and scratch has room for the values.
+        unsafe { shape.evaluate(tiles.clone(), &(0..shape.terms), from, (operand, self.operand_point)) };
         let values = args.pointers[self.values].cast::<f32>().cast_const();
         // Results that wait are those of one panel.
         let waits = self.epilogue.as_ref().is_some_and(Finish::waits);
@@ -172,7 +151,7 @@ impl Tiles {
             let panel = &shape.panels[number];
             let width = shape.width(panel);
             let from = values.wrapping_add(shape.panel_start(panel));
-            for point in 0..PLANES {
+            for point in 0..shape.planes() {
                 let (a, b) = (operand.wrapping_add(point * self.operand_point), from.wrapping_add(point * shape.terms * width));
                 // SAFETY: the values have been made: `count` rows of terms, and as many rows of the panel.
                 unsafe { self.multiply(panel, count, a, b, results.add(point * self.result_point)) };
@@ -191,38 +170,6 @@ impl Tiles {
         }
         // SAFETY: all results of these tiles and panels have been made.
         unsafe { self.finish(tiles, &panels, args) }
-    }
-
-    /// The values of the tiles at all points.
-    unsafe fn evaluate(&self, tiles: Range<usize>, from: *const f32, to: *mut f32) {
-        let shape = &*self.shape;
-        let ([y, x], step, channels) = (shape.axes, shape.step(), shape.terms);
-        let row = x.size * channels;
-        // The part of a tile that lies on the operand.
-        let there = |start: isize, size: usize| {
-            let bound = |at: isize| at.clamp(0, POINTS as isize) as usize;
-            let first = bound(-start);
-            (first, bound(size as isize - start).max(first))
-        };
-        for strip in self.strips(tiles) {
-            let top = y.start(strip.row * step);
-            for (number, column) in strip.columns.enumerate() {
-                let left = x.start(column * step);
-                let first = (strip.image * y.size) as isize + top;
-                let tile = Operand {
-                    from: from.wrapping_offset(first * row as isize + left * channels as isize),
-                    row,
-                    column: channels,
-                    rows: there(top, y.size),
-                    columns: there(left, x.size),
-                    channels,
-                    to: to.wrapping_add((strip.before + number) * channels),
-                    to_point: self.operand_point,
-                };
-                // SAFETY: the positions of the two ranges are the operand's; there is room for the values of every tile.
-                unsafe { (shape.transforms.operand)(&tile) };
-            }
-        }
     }
 
     /// Multiplies `count` rows with the panel at one point.
@@ -304,7 +251,7 @@ impl Tiles {
         let chain = self.epilogue.as_ref().and_then(|finish| finish.chain.as_ref());
         let links = chain.map(|chain| chain.bind(&args.pointers[2..]));
         let links = links.as_ref().map_or(&[][..], Links::get);
-        for strip in self.strips(tiles) {
+        for strip in self.shape.strips(tiles) {
             let (start, row, position) = self.target(&strip, columns, args);
             let first = self.position(&strip, 0);
             for (number, column) in strip.columns.clone().enumerate() {
@@ -322,7 +269,7 @@ impl Tiles {
                     changes: Changes { links, element, column: panel.column },
                 };
                 // SAFETY: the values of this tile have been made; the results within the two axes are the caller's or in scratch.
-                unsafe { (shape.transforms.results)(&tile) };
+                unsafe { (self.results)(&tile) };
             }
         }
     }
@@ -334,7 +281,7 @@ impl Tiles {
         let [rows, positions] = shape.axes;
         let (column, columns) = self.columns(panels);
         let mut has_begun = false;
-        for strip in self.strips(tiles) {
+        for strip in self.shape.strips(tiles) {
             let (start, row, position) = self.target(&strip, (column, columns), args);
             let width = (strip.columns.len() * step).min(positions.positions - strip.columns.start * step);
             for y in 0..step.min(rows.positions - strip.row * step) {

@@ -1,27 +1,72 @@
 //! The transforms of Winograd's minimal filtering, by vectors of channels.
 //!
-//! Along an axis, `m` results of a filter with `r` taps take `m + r - 1` = [`POINTS`] multiplications: operand and filter are
-//! evaluated at as many points, multiplied, and interpolated (Winograd, "Arithmetic Complexity of Computations", 1980; Lavin and
-//! Gray, 2015). The points are 0, ±[`NEAR`], ±[`FAR`] and infinity: of those tried, they lose the fewest bits.
+//! Along an axis, `m` results of a filter with `r` taps take `m + r - 1` multiplications: operand and filter are evaluated at as many
+//! points, multiplied, and interpolated (Winograd, "Arithmetic Complexity of Computations", 1980; Lavin and Gray, 2015). The points are 0,
+//! infinity, and two or three [`PAIRS`]: of those tried, they lose the fewest bits.
 
 #![expect(clippy::needless_range_loop, reason = "arrays of registers, indexed alike")]
 
 use crate::expr::{Changes, change};
 use crate::simd::{Isa, Lanes};
 
-/// Numbers of an operand's tile along an axis, and points at which they are evaluated.
-pub(super) const POINTS: usize = 6;
-/// Points of a tile of two axes.
-pub(super) const PLANES: usize = POINTS * POINTS;
+/// Numbers that are points with both signs: for six points along an axis, and for eight.
+const PAIRS: [[f32; 3]; 2] = [[5.0 / 8.0, 3.0 / 2.0, 0.0], [1.0 / 2.0, 1.0, 7.0 / 4.0]];
+/// The most pairs.
+const MOST: usize = 3;
 
-const NEAR: f32 = 5.0 / 8.0;
-const FAR: f32 = 3.0 / 2.0;
-const NEAR2: f32 = NEAR * NEAR;
-const FAR2: f32 = FAR * FAR;
-const BOTH: f32 = NEAR2 * FAR2;
-const SUM: f32 = NEAR2 + FAR2;
+/// What the transforms of `P` points along an axis multiply with.
+struct At<const P: usize>;
 
-/// A tile of the operand, `POINTS` positions high and wide, and where its values at the points go.
+impl<const P: usize> At<P> {
+    const COUNT: usize = P / 2 - 1;
+    const PAIRS: [f32; MOST] = PAIRS[P / 2 - 3];
+    /// The product of `x * x - p * p` over all pairs `p`, by powers of `x * x`.
+    const ALL: [f32; MOST + 1] = product(&Self::PAIRS, Self::COUNT, MOST);
+    /// The same without each of them.
+    const WITHOUT: [[f32; MOST + 1]; MOST] =
+        [product(&Self::PAIRS, Self::COUNT, 0), product(&Self::PAIRS, Self::COUNT, 1), product(&Self::PAIRS, Self::COUNT, 2)];
+    /// By the product of distances from the other finite points: what is evaluated at each pair, and at 0.
+    const SCALES: [f32; MOST] =
+        [scale(&Self::PAIRS, Self::COUNT, 0), scale(&Self::PAIRS, Self::COUNT, 1), scale(&Self::PAIRS, Self::COUNT, 2)];
+    const ZERO: f32 = 1.0 / Self::ALL[0];
+}
+
+/// The product of `x * x - p * p` over the first `count` pairs without that one, by powers of `x * x`.
+const fn product(pairs: &[f32; MOST], count: usize, without: usize) -> [f32; MOST + 1] {
+    let mut made = [1.0, 0.0, 0.0, 0.0];
+    let (mut pair, mut degree) = (0, 0);
+    while pair < count {
+        if pair != without {
+            let square = pairs[pair] * pairs[pair];
+            degree += 1;
+            made[degree] = made[degree - 1];
+            let mut power = degree - 1;
+            while power > 0 {
+                made[power] = made[power - 1] - square * made[power];
+                power -= 1;
+            }
+            made[0] *= -square;
+        }
+        pair += 1;
+    }
+    made
+}
+
+/// 1 by the product of the distances of a pair's point from the other finite points.
+const fn scale(pairs: &[f32; MOST], count: usize, of: usize) -> f32 {
+    let square = pairs[of] * pairs[of];
+    let mut made = 2.0 * square;
+    let mut pair = 0;
+    while pair < count {
+        if pair != of {
+            made *= square - pairs[pair] * pairs[pair];
+        }
+        pair += 1;
+    }
+    1.0 / made
+}
+
+/// A tile of the operand, as many positions high and wide as there are points, and where its values at the points go.
 pub(super) struct Operand {
     /// The first position's first channel, were it there.
     pub from: *const f32,
@@ -58,9 +103,13 @@ pub(super) struct Results<'a> {
 
 /// A vector of channels of all taps of a filter, and where its values at the points go.
 pub(super) struct Filter {
-    /// The first tap, and from tap to tap.
+    /// The first tap, from row to row, and from column to column.
     pub from: *const f32,
-    pub tap: isize,
+    pub row: isize,
+    pub column: isize,
+    /// The rows and columns that there are; others are zeros.
+    pub rows: usize,
+    pub columns: usize,
     /// Elements of the vector that there are.
     pub count: usize,
     /// The first point, and from point to point.
@@ -68,48 +117,91 @@ pub(super) struct Filter {
     pub to_point: usize,
 }
 
-/// The code for an instruction set.
+/// A vector of columns of sums of a filter's gradient at the points, and where the taps go.
+pub(super) struct Sums {
+    /// The first point, and from point to point.
+    pub from: *const f32,
+    pub from_point: usize,
+    /// How many sums there are of each, added in their order, and from one to the next.
+    pub parts: usize,
+    pub from_part: usize,
+    /// Elements of the vector that there are.
+    pub count: usize,
+    /// The first tap, and from tap to tap.
+    pub to: *mut f32,
+    pub tap: usize,
+}
+
+/// The evaluating code for an instruction set.
 #[derive(Clone, Copy)]
 pub(super) struct Transforms {
     pub operand: unsafe fn(&Operand),
-    pub results: unsafe fn(&Results),
     pub filter: unsafe fn(&Filter),
 }
 
-/// Values of six numbers at the points.
+/// The interpolating code for an instruction set: of results, and of a filter's taps.
+pub(super) type ResultsFn = unsafe fn(&Results<'_>);
+pub(super) type SumsFn = unsafe fn(&Sums);
+
+/// The sum of every other number from the first, times coefficients; that of the last is 1.
 #[inline(always)]
-unsafe fn evaluate<V: Lanes>(d: [V; POINTS]) -> [V; POINTS] {
+unsafe fn weighed<V: Lanes, const P: usize>(d: &[V; P], first: usize, coefficients: &[f32; MOST + 1], count: usize) -> V {
     // SAFETY: the caller's promise of the instruction set.
     unsafe {
-        let [d0, d1, d2, d3, d4, d5] = d;
-        let zero = V::splat(BOTH).madd(d0, V::splat(-SUM).madd(d2, d4));
-        let infinity = V::splat(BOTH).madd(d1, V::splat(-SUM).madd(d3, d5));
-        let (even, odd) = (V::splat(-FAR2).madd(d2, d4), V::splat(-FAR2).madd(d1, d3));
-        let near = (V::splat(NEAR).madd(odd, even), V::splat(-NEAR).madd(odd, even));
-        let (even, odd) = (V::splat(-NEAR2).madd(d2, d4), V::splat(-NEAR2).madd(d1, d3));
-        let far = (V::splat(FAR).madd(odd, even), V::splat(-FAR).madd(odd, even));
-        [zero, near.0, near.1, far.0, far.1, infinity]
+        let mut sum = d[first + 2 * count];
+        for at in (0..count).rev() {
+            sum = V::splat(coefficients[at]).madd(d[first + 2 * at], sum);
+        }
+        sum
+    }
+}
+
+/// Values of `P` numbers at the points.
+#[inline(always)]
+unsafe fn evaluate<V: Lanes, const P: usize>(d: [V; P]) -> [V; P] {
+    let count = At::<P>::COUNT;
+    // SAFETY: the caller's promise of the instruction set.
+    unsafe {
+        let mut made = [V::zero(); P];
+        made[0] = weighed(&d, 0, &At::<P>::ALL, count);
+        made[P - 1] = weighed(&d, 1, &At::<P>::ALL, count);
+        for pair in 0..count {
+            let (even, odd) = (weighed(&d, 2, &At::<P>::WITHOUT[pair], count - 1), weighed(&d, 1, &At::<P>::WITHOUT[pair], count - 1));
+            let point = At::<P>::PAIRS[pair];
+            made[1 + 2 * pair] = V::splat(point).madd(odd, even);
+            made[2 + 2 * pair] = V::splat(-point).madd(odd, even);
+        }
+        made
     }
 }
 
 /// The first `M` coefficients of what has these values at the points; the last of them has that at infinity.
 #[inline(always)]
-unsafe fn interpolate<V: Lanes, const M: usize>(v: [V; POINTS]) -> [V; M] {
+unsafe fn interpolate<V: Lanes, const P: usize, const M: usize>(v: [V; P]) -> [V; M] {
+    let count = At::<P>::COUNT;
     // SAFETY: the caller's promise of the instruction set.
     unsafe {
         let mut made = [V::zero(); M];
-        let (near_even, near_odd) = (v[1].add(v[2]), v[1].sub(v[2]));
-        let (far_even, far_odd) = (v[3].add(v[4]), v[3].sub(v[4]));
-        let (mut near, mut far) = (1.0, 1.0);
+        let mut powers = [1.0; MOST];
         for power in 0..M {
-            let (near_part, far_part) = if power % 2 == 0 { (near_even, far_even) } else { (near_odd, far_odd) };
-            made[power] = match power {
-                0 => v[0].add(near_part).add(far_part),
-                _ => V::splat(near).madd(near_part, V::splat(far).mul(far_part)),
-            };
-            (near, far) = (near * NEAR, far * FAR);
+            let part =
+                |pair: usize| if power % 2 == 0 { v[1 + 2 * pair].add(v[2 + 2 * pair]) } else { v[1 + 2 * pair].sub(v[2 + 2 * pair]) };
+            let mut sum = if power == 0 { v[0] } else { V::splat(powers[count - 1]).mul(part(count - 1)) };
+            if power == 0 {
+                for pair in 0..count {
+                    sum = sum.add(part(pair));
+                }
+            } else {
+                for pair in (0..count - 1).rev() {
+                    sum = V::splat(powers[pair]).madd(part(pair), sum);
+                }
+            }
+            made[power] = sum;
+            for pair in 0..count {
+                powers[pair] *= At::<P>::PAIRS[pair];
+            }
         }
-        made[M - 1] = made[M - 1].add(v[5]);
+        made[M - 1] = made[M - 1].add(v[P - 1]);
         made
     }
 }
@@ -135,12 +227,16 @@ unsafe fn at<V: Lanes, const R: usize>(w: &[V; R], point: f32, scale: f32) -> (V
 
 /// A filter of `R` taps at the points, each divided by the product of its distances from the other finite points.
 #[inline(always)]
-unsafe fn spread<V: Lanes, const R: usize>(w: [V; R]) -> [V; POINTS] {
+unsafe fn spread<V: Lanes, const P: usize, const R: usize>(w: [V; R]) -> [V; P] {
     // SAFETY: the caller's promise of the instruction set.
     unsafe {
-        let near = at(&w, NEAR, 1.0 / (2.0 * NEAR2 * (NEAR2 - FAR2)));
-        let far = at(&w, FAR, 1.0 / (2.0 * FAR2 * (FAR2 - NEAR2)));
-        [V::splat(1.0 / BOTH).mul(w[0]), near.0, near.1, far.0, far.1, w[R - 1]]
+        let mut made = [V::zero(); P];
+        made[0] = V::splat(At::<P>::ZERO).mul(w[0]);
+        for pair in 0..At::<P>::COUNT {
+            (made[1 + 2 * pair], made[2 + 2 * pair]) = at(&w, At::<P>::PAIRS[pair], At::<P>::SCALES[pair]);
+        }
+        made[P - 1] = w[R - 1];
+        made
     }
 }
 
@@ -153,7 +249,7 @@ unsafe fn position<V: Lanes>(tile: &Operand, y: usize, x: usize, channel: usize,
 }
 
 #[inline(always)]
-unsafe fn operand<V: Lanes>(tile: &Operand) {
+unsafe fn operand<V: Lanes, const P: usize>(tile: &Operand) {
     let (rows, columns) = (tile.rows, tile.columns);
     let mut channel = 0;
     while channel < tile.channels {
@@ -161,11 +257,11 @@ unsafe fn operand<V: Lanes>(tile: &Operand) {
         // SAFETY: the caller's promise: the positions within the two ranges have so many channels, and there is room for them at
         // every point.
         unsafe {
-            let mut half = [[V::zero(); POINTS]; POINTS];
+            let mut half = [[V::zero(); P]; P];
             for x in columns.0..columns.1 {
-                let mut d = [V::zero(); POINTS];
-                if rows == (0, POINTS) {
-                    for y in 0..POINTS {
+                let mut d = [V::zero(); P];
+                if rows == (0, P) {
+                    for y in 0..P {
                         d[y] = position(tile, y, x, channel, count);
                     }
                 } else {
@@ -174,14 +270,14 @@ unsafe fn operand<V: Lanes>(tile: &Operand) {
                     }
                 }
                 let made = evaluate(d);
-                for y in 0..POINTS {
+                for y in 0..P {
                     half[y][x] = made[y];
                 }
             }
-            for y in 0..POINTS {
+            for y in 0..P {
                 let made = evaluate(half[y]);
-                for x in 0..POINTS {
-                    let to = tile.to.add((y * POINTS + x) * tile.to_point + channel);
+                for x in 0..P {
+                    let to = tile.to.add((y * P + x) * tile.to_point + channel);
                     if count == V::COUNT { made[x].store(to) } else { made[x].store_first(to, count) }
                 }
             }
@@ -191,25 +287,25 @@ unsafe fn operand<V: Lanes>(tile: &Operand) {
 }
 
 #[inline(always)]
-unsafe fn results<V: Lanes, const M: usize>(tile: &Results<'_>) {
+unsafe fn results<V: Lanes, const P: usize, const M: usize>(tile: &Results<'_>) {
     for vector in 0..tile.vectors {
         let at = vector * V::COUNT;
         let count = if vector + 1 == tile.vectors { tile.last } else { V::COUNT };
         // SAFETY: the caller's promise: whole vectors at every point, and room for the rows and columns that there are.
         unsafe {
-            let mut half = [[V::zero(); POINTS]; M];
-            for x in 0..POINTS {
-                let mut v = [V::zero(); POINTS];
-                for y in 0..POINTS {
-                    v[y] = V::load(tile.from.add((y * POINTS + x) * tile.from_point + at));
+            let mut half = [[V::zero(); P]; M];
+            for x in 0..P {
+                let mut v = [V::zero(); P];
+                for y in 0..P {
+                    v[y] = V::load(tile.from.add((y * P + x) * tile.from_point + at));
                 }
-                let made = interpolate::<V, M>(v);
+                let made = interpolate::<V, P, M>(v);
                 for y in 0..M {
                     half[y][x] = made[y];
                 }
             }
             for y in 0..M.min(tile.rows) {
-                let row = interpolate::<V, M>(half[y]);
+                let row = interpolate::<V, P, M>(half[y]);
                 let mut made = [[V::zero(); 1]; M];
                 for x in 0..M {
                     made[x][0] = row[x];
@@ -229,25 +325,61 @@ unsafe fn results<V: Lanes, const M: usize>(tile: &Results<'_>) {
 }
 
 #[inline(always)]
-unsafe fn filter<V: Lanes, const R: usize>(filter: &Filter) {
+unsafe fn filter<V: Lanes, const P: usize, const R: usize>(filter: &Filter) {
     // SAFETY: the caller's promise: so many elements of each tap, and room for a vector at every point.
     unsafe {
-        let mut half = [[V::zero(); R]; POINTS];
-        for x in 0..R {
+        let mut half = [[V::zero(); R]; P];
+        for x in 0..filter.columns.min(R) {
             let mut w = [V::zero(); R];
             for y in 0..R {
-                let from = filter.from.wrapping_offset((y * R + x) as isize * filter.tap);
-                w[y] = if filter.count == V::COUNT { V::load(from) } else { V::load_first(from, filter.count) };
+                if y < filter.rows {
+                    let from = filter.from.wrapping_offset(y as isize * filter.row + x as isize * filter.column);
+                    w[y] = if filter.count == V::COUNT { V::load(from) } else { V::load_first(from, filter.count) };
+                }
             }
-            let made = spread::<V, R>(w);
-            for y in 0..POINTS {
+            let made = spread::<V, P, R>(w);
+            for y in 0..P {
                 half[y][x] = made[y];
             }
         }
-        for y in 0..POINTS {
-            let made = spread::<V, R>(half[y]);
-            for x in 0..POINTS {
-                made[x].store(filter.to.add((y * POINTS + x) * filter.to_point));
+        for y in 0..P {
+            let made = spread::<V, P, R>(half[y]);
+            for x in 0..P {
+                made[x].store(filter.to.add((y * P + x) * filter.to_point));
+            }
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn sums<V: Lanes, const P: usize, const M: usize>(sums: &Sums) {
+    let count = sums.count;
+    // SAFETY: the caller's promise: so many elements of every sum at every point, and of each tap.
+    unsafe {
+        let mut half = [[V::zero(); P]; M];
+        for x in 0..P {
+            let mut v = [V::zero(); P];
+            for y in 0..P {
+                let from = sums.from.wrapping_add((y * P + x) * sums.from_point);
+                let load = |part: usize| {
+                    let from = from.wrapping_add(part * sums.from_part);
+                    if count == V::COUNT { V::load(from) } else { V::load_first(from, count) }
+                };
+                v[y] = load(0);
+                for part in 1..sums.parts {
+                    v[y] = v[y].add(load(part));
+                }
+            }
+            let made = interpolate::<V, P, M>(v);
+            for y in 0..M {
+                half[y][x] = made[y];
+            }
+        }
+        for y in 0..M {
+            let made = interpolate::<V, P, M>(half[y]);
+            for x in 0..M {
+                let to = sums.to.wrapping_add((y * M + x) * sums.tap);
+                if count == V::COUNT { made[x].store(to) } else { made[x].store_first(to, count) }
             }
         }
     }
@@ -257,28 +389,42 @@ unsafe fn filter<V: Lanes, const R: usize>(filter: &Filter) {
 macro_rules! code {
     ($name:ident, $vector:ty, [$($feature:meta)?]) => {
         mod $name {
-            use super::{Filter, Operand, Results, Transforms};
+            use super::{Filter, Operand, Results, ResultsFn, Sums, SumsFn, Transforms};
 
             $(#[$feature])?
-            unsafe fn operand(tile: &Operand) {
+            unsafe fn operand<const P: usize>(tile: &Operand) {
                 // SAFETY: the caller's promise.
-                unsafe { super::operand::<$vector>(tile) }
+                unsafe { super::operand::<$vector, P>(tile) }
             }
 
             $(#[$feature])?
-            unsafe fn results<const M: usize>(tile: &Results<'_>) {
+            unsafe fn results<const P: usize, const M: usize>(tile: &Results<'_>) {
                 // SAFETY: the caller's promise.
-                unsafe { super::results::<$vector, M>(tile) }
+                unsafe { super::results::<$vector, P, M>(tile) }
             }
 
             $(#[$feature])?
-            unsafe fn filter<const R: usize>(taps: &Filter) {
+            unsafe fn filter<const P: usize, const R: usize>(taps: &Filter) {
                 // SAFETY: the caller's promise.
-                unsafe { super::filter::<$vector, R>(taps) }
+                unsafe { super::filter::<$vector, P, R>(taps) }
             }
 
-            pub(super) fn of<const M: usize, const R: usize>() -> Transforms {
-                Transforms { operand, results: results::<M>, filter: filter::<R> }
+            $(#[$feature])?
+            unsafe fn sums<const P: usize, const M: usize>(points: &Sums) {
+                // SAFETY: the caller's promise.
+                unsafe { super::sums::<$vector, P, M>(points) }
+            }
+
+            pub(super) fn transforms<const P: usize, const R: usize>() -> Transforms {
+                Transforms { operand: operand::<P>, filter: filter::<P, R> }
+            }
+
+            pub(super) fn results_of<const P: usize, const M: usize>() -> ResultsFn {
+                results::<P, M>
+            }
+
+            pub(super) fn sums_of<const P: usize, const M: usize>() -> SumsFn {
+                sums::<P, M>
             }
         }
     };
@@ -290,21 +436,48 @@ code!(avx2, std::arch::x86_64::__m256, [target_feature(enable = "avx2,fma")]);
 #[cfg(target_arch = "x86_64")]
 code!(avx512, std::arch::x86_64::__m512, [target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]);
 
-fn of<const M: usize, const R: usize>(isa: Isa) -> Transforms {
-    match isa {
-        #[cfg(target_arch = "x86_64")]
-        Isa::Avx512 => avx512::of::<M, R>(),
-        #[cfg(target_arch = "x86_64")]
-        Isa::Avx2 => avx2::of::<M, R>(),
-        _ => portable::of::<M, R>(),
+/// Calls a function of the module for `$isa`.
+macro_rules! on {
+    ($isa:expr, $($call:tt)+) => {
+        match $isa {
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx512 => avx512::$($call)+(),
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx2 => avx2::$($call)+(),
+            _ => portable::$($call)+(),
+        }
+    };
+}
+
+/// The code for `isa` that evaluates filters of so many taps along each axis at so many points, where there is any.
+pub(super) fn transforms(isa: Isa, points: usize, taps: usize) -> Option<Transforms> {
+    match (points, taps) {
+        (6, 2) => Some(on!(isa, transforms::<6, 2>)),
+        (6, 3) => Some(on!(isa, transforms::<6, 3>)),
+        (6, 4) => Some(on!(isa, transforms::<6, 4>)),
+        (6, 5) => Some(on!(isa, transforms::<6, 5>)),
+        (8, 4) => Some(on!(isa, transforms::<8, 4>)),
+        (8, 5) => Some(on!(isa, transforms::<8, 5>)),
+        _ => None,
     }
 }
 
-/// The code for `isa` and a filter of so many taps along each axis, where there is any.
-pub(super) fn transforms(isa: Isa, taps: usize) -> Option<Transforms> {
-    match taps {
-        3 => Some(of::<4, 3>(isa)),
-        5 => Some(of::<2, 5>(isa)),
+/// The code for `isa` that makes the results of a filter of so many taps, where there is any.
+pub(super) fn results_of(isa: Isa, points: usize, taps: usize) -> Option<ResultsFn> {
+    match (points, taps) {
+        (6, 3) => Some(on!(isa, results_of::<6, 4>)),
+        (6, 5) => Some(on!(isa, results_of::<6, 2>)),
+        (8, 5) => Some(on!(isa, results_of::<8, 4>)),
+        _ => None,
+    }
+}
+
+/// The code for `isa` that makes so many taps of a filter's gradient, where there is any.
+pub(super) fn sums_of(isa: Isa, points: usize, taps: usize) -> Option<SumsFn> {
+    match (points, taps) {
+        (6, 3) => Some(on!(isa, sums_of::<6, 3>)),
+        (6, 5) => Some(on!(isa, sums_of::<6, 5>)),
+        (8, 5) => Some(on!(isa, sums_of::<8, 5>)),
         _ => None,
     }
 }

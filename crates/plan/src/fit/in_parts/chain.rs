@@ -95,36 +95,42 @@ impl<'a> Chains<'a> {
     fn divide(&self, unit: &Unit, rows: Rows) -> Option<Divided> {
         let device = self.lir.works[*unit.works.first()?].device.index();
         let (spec, library) = (&self.request.devices[device], self.request.libraries[device]);
-        let Part { request, larger, calls, cut, sums } = library.part(spec, &unit.call.request, rows)?;
+        let Part { request, larger, calls, cut, sums } = library.part(spec, &unit.call.request, &unit.call.variant.numerics, rows)?;
+        let numerics = Some(&*unit.call.variant.numerics);
         let seconds = |variant: &Variant| variant.steps.iter().map(|step| self.request.costs.step_seconds(spec, step)).sum::<f64>();
         // An argument that the whole reads in panels is the same for each part.
-        let fastest_of = |request: &KernelRequest, laid_out: Option<LaidOut>, is_alike: &dyn Fn(&Variant) -> bool| {
-            let variants = match laid_out {
-                None => library.variants(spec, request),
-                Some(laid_out) => library.laid_out(spec, request, laid_out),
+        let fastest_of =
+            |request: &KernelRequest, numerics: Option<&str>, laid_out: Option<LaidOut>, is_alike: &dyn Fn(&Variant) -> bool| {
+                let variants = match laid_out {
+                    None => library.variants(spec, request),
+                    Some(laid_out) => library.laid_out(spec, request, laid_out),
+                };
+                let variants = variants.ok()?.into_iter();
+                let is_same = |variant: &Variant| numerics.is_none_or(|numerics| *variant.numerics == *numerics);
+                let same = variants.filter(|variant| is_same(variant) && !variant.steps.is_empty());
+                same.filter(|variant| is_alike(variant)).min_by(|one, other| seconds(one).total_cmp(&seconds(other))).map(Arc::new)
             };
-            let variants = variants.ok()?.into_iter();
-            let same = variants.filter(|variant| variant.numerics == unit.call.variant.numerics && !variant.steps.is_empty());
-            same.filter(|variant| is_alike(variant)).min_by(|one, other| seconds(one).total_cmp(&seconds(other))).map(Arc::new)
-        };
-        let once = |request: Option<KernelRequest>| match request {
+        let once = |request: Option<KernelRequest>, numerics: Option<&str>| match request {
             None => Some(None),
             Some(request) => {
-                let variant =
-                    fastest_of(&request, None, &|_| true).filter(|variant| variant.steps.len() == 1 && variant.steps[0].args.is_none())?;
+                let variant = fastest_of(&request, numerics, None, &|_| true)
+                    .filter(|variant| variant.steps.len() == 1 && variant.steps[0].args.is_none())?;
                 Some(Some(KernelCall { request: Arc::new(request), variant, step: 0 }))
             }
         };
+        // Sums begin with the same bits by any variant.
         let sums = match sums {
             None => None,
-            Some(Sums { count, bytes, begin, end }) => Some(DividedSums { count, bytes, begin: once(begin)?, end: once(end)? }),
+            Some(Sums { count, bytes, begin, end }) => {
+                Some(DividedSums { count, bytes, begin: once(begin, None)?, end: once(end, numerics)? })
+            }
         };
         let laid_out = unit.call.variant.laid_out;
-        let variant = fastest_of(&request, laid_out, &|_| true)?;
+        let variant = fastest_of(&request, numerics, laid_out, &|_| true)?;
         let larger = match larger {
             None => None,
             Some(request) => {
-                let other = fastest_of(&request, laid_out, &|other| are_alike(&variant, other))?;
+                let other = fastest_of(&request, numerics, laid_out, &|other| are_alike(&variant, other))?;
                 Some((Arc::new(request), other))
             }
         };

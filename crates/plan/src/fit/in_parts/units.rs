@@ -102,7 +102,7 @@ impl Units {
     fn unit(&self, request: &Request<'_>, lir: &Lir, device: DeviceId, works: Vec<WorkId>, first: &KernelCall) -> Option<Unit> {
         let (spec, library) = (&request.devices[device.index()], request.libraries[device.index()]);
         let ways = COUNTS.iter().flat_map(|count| self.ways(*count));
-        let parts: Vec<Part> = ways.filter_map(|rows| library.part(spec, &first.request, rows)).collect();
+        let parts: Vec<Part> = ways.filter_map(|rows| library.part(spec, &first.request, &first.variant.numerics, rows)).collect();
         let mut cut = parts.first()?.cut.clone();
         parts.iter().for_each(|part| cut.iter_mut().zip(&part.cut).for_each(|(cut, other)| *cut |= other));
         let asked = library.arguments(&first.request).ok()?;
