@@ -36,6 +36,10 @@ pub(super) fn effort(works: usize) -> u64 {
 const MOVES: u64 = 200;
 const MOST_MOVES: u64 = 150_000;
 
+/// So many schedules are measured side by side, where none is higher than the first by more than this part.
+const MOST_BESIDE: usize = 3;
+const BESIDE: u64 = 64;
+
 /// The schedules of one device, from the one as it is on, none faster than the one before. The others have another order of works, where one
 /// with a lower peak was found that takes no less time; and masks, where there are values that can be kept so.
 pub(super) struct Descent<'a> {
@@ -213,6 +217,7 @@ impl<'a> Descent<'a> {
         let mut lowest: Option<(Bytes, usize)> = None;
         for state in (0..self.states.len()).rev() {
             let most = lowest.map_or(Bytes(u64::MAX), |(bytes, _)| bytes);
+            self.measure_beside(state, most)?;
             if let Some(bytes) = self.within(state, most)? {
                 lowest = Some((bytes, state));
             }
@@ -231,23 +236,47 @@ impl<'a> Descent<'a> {
     /// The same, where it is at most so much. What is live at once says first whether it can be: to pack takes longer.
     fn within(&mut self, state: usize, most: Bytes) -> Result<Option<Bytes>> {
         let Some(found) = self.states.get(state).filter(|found| found.least <= most.0) else { return Ok(None) };
-        if let Some(known) = found.known {
-            return Ok(known.filter(|bytes| *bytes <= most));
+        if found.known.is_none() {
+            let measured = self.measure(state, most)?;
+            self.note(state, measured);
         }
+        Ok(self.states[state].known.flatten().filter(|bytes| *bytes <= most))
+    }
+
+    /// Measures a schedule and the next ones before it that are as low, about, where they may be within `most`: to pack takes long, and each is
+    /// packed alone. They are asked for next, unless the first is much lower than the others.
+    fn measure_beside(&mut self, state: usize, most: Bytes) -> Result<()> {
+        let is_open = |found: &Found| found.known.is_none() && found.least <= most.0;
+        let Some(first) = self.states.get(state).filter(|found| is_open(found)) else { return Ok(()) };
+        let as_low = first.least.saturating_add(first.least / BESIDE);
+        let open = (0..=state).rev().filter(|other| is_open(&self.states[*other]) && self.states[*other].least <= as_low);
+        let next: Vec<usize> = open.take(MOST_BESIDE).collect();
+        let measures: Vec<_> = next.iter().map(|state| || self.measure(*state, most)).collect();
+        let measured = side_by_side(&measures);
+        for (state, measured) in next.into_iter().zip(measured) {
+            self.note(state, measured?);
+        }
+        Ok(())
+    }
+
+    /// What is live at once of a schedule; and what it takes once it is packed, where that may be within `most`.
+    fn measure(&self, state: usize, most: Bytes) -> Result<(u64, Option<Option<Bytes>>)> {
         let (request, index) = (self.request, self.away.device.index());
         let lir = self.schedule(state)?.lir;
         let live = Live::new(&lir, &lir.region().works, request.devices);
-        let found = &mut self.states[state];
-        found.least = live.peaks(request.devices.len())[index].max(found.least);
-        if found.least > most.0 {
-            return Ok(None);
+        let least = live.peaks(request.devices.len())[index].max(self.states[state].least);
+        if least > most.0 {
+            return Ok((least, None));
         }
         let arenas = packed(request, &live);
         let mut others = (0..arenas.len()).filter(|other| *other != index);
         let is_over = others.any(|other| self.most[other].is_some_and(|most| arenas[other] > most));
-        let bytes = Some(arenas[index]).filter(|_| !is_over);
-        found.known = Some(bytes);
-        Ok(bytes.filter(|bytes| *bytes <= most))
+        Ok((least, Some(Some(arenas[index]).filter(|_| !is_over))))
+    }
+
+    fn note(&mut self, state: usize, (least, known): (u64, Option<Option<Bytes>>)) {
+        let found = &mut self.states[state];
+        (found.least, found.known) = (least, known);
     }
 
     /// The works of a schedule.
