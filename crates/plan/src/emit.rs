@@ -6,7 +6,7 @@ use plimsoll_graph::id::Id;
 use plimsoll_graph::{IdVec, NodeId};
 
 use crate::Request;
-use crate::lir::{Arg, Home, Lir, PartArg, PartCall, PartOf, PartStep, Parts, RegionId, ValueId, Work, WorkId, WorkKind};
+use crate::lir::{Arg, Home, Lir, PartArg, PartCall, PartCut, PartOf, PartStep, Parts, RegionId, ValueId, Work, WorkId, WorkKind};
 use crate::live::{Arena, Lane, Live};
 use crate::pack::{Addresses, addresses, label, traffic};
 use crate::plan::DeviceId;
@@ -249,8 +249,8 @@ impl Emit<'_> {
             let scratch = (shared > 0).then(|| inside(offset, shared));
             let worker_scratch = (slices > 0).then(|| inside(offset + shared, slices));
             let bytes = step.args.iter().zip(&args).fold((0, 0), |(read, written), (arg, buffer)| match arg.of {
-                PartOf::Output(_) => (read, written + buffer.bytes),
-                PartOf::Between(index) if parts.makes(step, index) => (read, written + buffer.bytes),
+                PartOf::Output(_) if arg.cut != PartCut::Rows || parts.makes(step, arg.of) => (read, written + buffer.bytes),
+                PartOf::Between(_) if parts.makes(step, arg.of) => (read, written + buffer.bytes),
                 _ => (read + buffer.bytes, written),
             });
             let (kernel, seconds) = step.kernel(parts.rows, at);

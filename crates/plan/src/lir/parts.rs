@@ -1,5 +1,5 @@
 //! Works whose rows do not depend on each other, done part by part: all of them for the first rows, then for the next ones. What is between
-//! them is there one part at a time. The last of them may sum over the rows.
+//! them is there one part at a time. Those that give results may sum over the rows.
 
 use plimsoll_device::KernelCall;
 use plimsoll_graph::NodeId;
@@ -152,9 +152,9 @@ impl Parts {
         self.calls().map(|(at, step)| step.kernel(self.rows, at).1).sum()
     }
 
-    /// Whether a step makes what is between steps there: it is the first of them to name it.
-    pub fn makes(&self, step: &PartStep, between: usize) -> bool {
-        let names = |step: &&PartStep| step.args.iter().any(|arg| arg.of == PartOf::Between(between));
+    /// Whether a step makes what is there: it is the first of them to name it.
+    pub fn makes(&self, step: &PartStep, of: PartOf) -> bool {
+        let names = |step: &&PartStep| step.args.iter().any(|arg| arg.of == of);
         self.steps.iter().find(names).is_some_and(|first| std::ptr::eq(first, step))
     }
 

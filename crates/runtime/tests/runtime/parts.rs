@@ -220,6 +220,28 @@ fn sums_over_images_are_added_up_part_by_part() {
     }
 }
 
+/// Of the chains that have the gradient in common, some line has one: it makes each part of the gradient once, for all of its sums.
+#[test]
+fn what_sums_have_in_common_is_made_once() {
+    let (made, images) = (sums(), 16);
+    let (x, fetch) = (waves(&[images, 32, 32, 8]), made.values[0].clone());
+    let devices = guarded(&Options::new().intra_op(1));
+    let plain = session(&made, &devices);
+    let plan = |most: Option<Bytes>| {
+        let low = plain.with_lines(vec![most; devices.specs().len()]).unwrap();
+        low.plan(&[("x", &x)], &[fetch.as_str()], &["changes"]).unwrap()
+    };
+    let [highest, least] = [None, Some(Bytes::ZERO)].map(|most| plan(most).devices[0].peak.total().0);
+    let is_made_once = |line: u64| {
+        let plan = plan(Some(Bytes(least + (highest - least) * line / 16)));
+        let parts = plan.fitting.iter().flat_map(|fitting| &fitting.parts).map(|(_, count)| *count as usize).max().unwrap_or(usize::MAX);
+        let commands = || plan.queues.iter().flat_map(|queue| &queue.program.commands);
+        let count = |name: &str| commands().filter(|command| command.label.starts_with(name)).count();
+        count("gradient") == parts && count("BiasAddGrad") >= parts && count("Conv2DBackpropFilter") >= parts
+    };
+    assert!((0..16).any(is_made_once));
+}
+
 fn sums_hold(images: u64) {
     let (made, shape) = (sums(), [images, 32, 32, 8]);
     let (x, fetch) = (waves(&shape), made.values[0].clone());

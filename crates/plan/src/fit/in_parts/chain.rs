@@ -72,8 +72,8 @@ struct Making<'a> {
     made: HashMap<ValueId, PartArg>,
     /// The bytes of what is between steps, of one part.
     between: Vec<u64>,
-    /// The one that has sums of all parts.
-    sums: Option<usize>,
+    /// Those that have sums of all parts.
+    sums: Vec<usize>,
     drafts: Vec<Draft>,
 }
 
@@ -139,13 +139,13 @@ impl<'a> Chains<'a> {
         is_whole.then_some(Divided { variant, request: Arc::new(request), larger, calls, cut, sums })
     }
 
-    /// Units one behind another in so many parts: one work with the results of the last one. Where it stands and what it waits for, its caller
-    /// says. None where their rows cannot be divided so, or where another than the last one sums over them.
-    pub fn work(&self, units: &[usize], count: u64) -> Option<Work> {
-        self.units.ways(count).find_map(|rows| self.divided_so(units, rows))
+    /// Units one behind another in so many parts: one work with the results of `roots`, of which the last unit is one. Where it stands and what
+    /// it waits for, its caller says. None where their rows cannot be divided so, or where another than a root sums over them.
+    pub fn work(&self, units: &[usize], roots: &[usize], count: u64) -> Option<Work> {
+        self.units.ways(count).find_map(|rows| self.divided_so(units, roots, rows))
     }
 
-    fn divided_so(&self, units: &[usize], rows: Rows) -> Option<Work> {
+    fn divided_so(&self, units: &[usize], roots: &[usize], rows: Rows) -> Option<Work> {
         let last = &self.units.all[*units.last()?];
         let root = &self.lir.works[*last.works.last()?];
         let inside: HashSet<ValueId> = units.iter().flat_map(|unit| self.units.all[*unit].writes()).copied().collect();
@@ -154,15 +154,18 @@ impl<'a> Chains<'a> {
             align: self.request.devices[root.device.index()].alignment,
             rows,
             inputs: Vec::new(),
-            outputs: last.writes().to_vec(),
+            outputs: roots.iter().flat_map(|root| self.units.all[*root].writes()).copied().collect(),
             made: HashMap::new(),
             between: Vec::new(),
-            sums: None,
+            sums: Vec::new(),
             drafts: Vec::new(),
         };
-        let cut = &self.divided(*units.last()?, rows)?.cut[last.inputs..];
-        if !making.outputs.iter().zip(cut).all(|(output, is_cut)| !is_cut || self.is_divided(*output, rows, root)) {
-            return None;
+        for number in roots {
+            let unit = &self.units.all[*number];
+            let cut = &self.divided(*number, rows)?.cut[unit.inputs..];
+            if !unit.writes().iter().zip(cut).all(|(output, is_cut)| !is_cut || self.is_divided(*output, rows, root)) {
+                return None;
+            }
         }
         units.iter().try_for_each(|unit| making.add(*unit, &inside))?;
         let (mut nodes, inputs, outputs) = (root.nodes.clone(), making.inputs.clone(), making.outputs.clone());
@@ -264,7 +267,8 @@ impl Making<'_> {
         }
         if let Some(call) = divided.sums.as_ref().and_then(|sums| sums.end.clone()) {
             let all = PartArg::whole(places.last()?.of);
-            self.draft(call, (vec![all], vec![PartArg::whole(PartOf::Output(0))]), (When::Behind, root));
+            let output = self.output(*unit.arguments.last()?)?;
+            self.draft(call, (vec![all], vec![PartArg::whole(output)]), (When::Behind, root));
         }
         Some(())
     }
@@ -293,19 +297,25 @@ impl Making<'_> {
         PartStep { call, larger, calls: 1, args, nodes: root.nodes.clone(), when, scratch: (0, shared, slices), seconds }
     }
 
-    /// The sums in the place of a value: the only result of the chain.
+    /// A value as an output of the chain; none where it is none.
+    fn output(&self, value: ValueId) -> Option<PartOf> {
+        self.outputs.iter().position(|output| *output == value).map(PartOf::Output)
+    }
+
+    /// The sums in the place of a value: a result of the chain.
     fn sums(&mut self, sums: &DividedSums, value: ValueId, calls: u64) -> Option<PartArg> {
         let (bytes, count) = (sums.bytes, sums.count.max(1));
         let is_divided = bytes.is_multiple_of(count) && (count == 1 || (bytes / count).is_multiple_of(self.align));
-        if self.outputs != [value] || !is_divided || !self.rows.parts.checked_mul(calls)?.is_multiple_of(count) {
+        let output = self.output(value)?;
+        if !is_divided || !self.rows.parts.checked_mul(calls)?.is_multiple_of(count) {
             return None;
         }
         let of = match sums.end {
             None if bytes != self.of.lir.values[value].bytes => return None,
-            None => PartOf::Output(0),
+            None => output,
             Some(_) => {
                 self.between.push(bytes);
-                self.sums = Some(self.between.len() - 1);
+                self.sums.push(self.between.len() - 1);
                 PartOf::Between(self.between.len() - 1)
             }
         };
@@ -334,8 +344,8 @@ impl Making<'_> {
 
     /// A value that the chain makes. None where its rows have no whole number of bytes.
     fn result(&mut self, value: ValueId) -> Option<PartArg> {
-        let place = match self.outputs.iter().position(|output| *output == value) {
-            Some(index) => PartArg::rows(PartOf::Output(index)),
+        let place = match self.output(value) {
+            Some(output) => PartArg::rows(output),
             None => {
                 let bytes = self.of.lir.values[value].bytes;
                 let row = bytes.is_multiple_of(self.rows.all).then(|| bytes / self.rows.all)?;
@@ -357,7 +367,7 @@ impl Making<'_> {
             let first = self.drafts.iter().position(names)?;
             let (first, last) = match self.drafts[first].step.when {
                 // All parts are at it.
-                _ if self.sums == Some(index) => (0, self.drafts.len() - 1),
+                _ if self.sums.contains(&index) => (0, self.drafts.len() - 1),
                 When::Before => (first, self.drafts.len() - 1),
                 When::Each | When::Behind => (first, self.drafts.iter().rposition(names)?),
             };

@@ -3,11 +3,12 @@
 //!
 //! The work that takes most while it runs comes first. It takes up what makes one of its operands, or the only reader of one of its results
 //! takes it up; so may several of them. That goes on as long as it lowers what the work takes. What others read as well is computed once
-//! more for the parts.
+//! more for the parts. In the end works in parts that compute the same are one work with the results of all of them ([`together`]).
 //!
 //! [`units`]: what may be done in parts. [`chain`]: works in parts.
 
 mod chain;
+mod together;
 mod units;
 
 use std::collections::{BTreeSet, HashSet};
@@ -41,7 +42,7 @@ const LEAST_PART: u64 = 64;
 /// A change has to save this part of what is there while a work runs.
 const LEAST_SAVED: u64 = 32;
 
-/// A change counts as if it took this part of the time more at least.
+/// A change counts as if it took this part of the time more at least. What saves no more of the time of a step is left.
 const LEAST_LONGER: f64 = 0.02;
 
 /// A region with works in parts.
@@ -53,8 +54,19 @@ pub(super) struct WithParts {
     pub works: IdVec<WorkId, Option<WorkId>>,
 }
 
+/// Of sums over the rows, which chains there are.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Sums {
+    /// None ends in a sum.
+    Without,
+    /// Those whose sums have as many parts as what comes before them.
+    AsMany,
+    /// Also those where what comes before a sum has fewer parts for it.
+    Fewer,
+}
+
 /// The region at hand with works of the device in parts, in an arena of so many bytes: without sums over the rows, and with those, too, which
-/// takes less and longer. Each only where works take less so.
+/// takes less and longer; then with chains that have something in common as one. Each only where works take less so.
 ///
 /// # Errors
 /// INTERNAL where a work waits for one that is gone.
@@ -64,27 +76,68 @@ pub(super) fn with_parts(request: &Request<'_>, lir: &Lir, device: DeviceId, are
         return Ok(Vec::new());
     }
     let chains = Chains::new(request, lir, &units);
-    let mut found = Vec::new();
-    for with_sums in [false, true] {
-        let mut joins = Joins::new(&chains, (device, arena.0 / LEAST_PART), with_sums);
-        // What comes last takes long and saves little: a list ends before it.
-        let is_done = joins.up_to(FEW_JOINS);
-        if with_sums && joins.has_sums() && !is_done {
-            found.extend(joins.applied()?);
-        }
-        joins.up_to(MOST_JOINS);
-        if !with_sums || joins.has_sums() {
-            found.extend(joins.applied()?);
+    let begin = |sums: Sums| Joins::new(&chains, (device, arena.0 / LEAST_PART), sums);
+    let mut found = Found::default();
+    let mut joins = begin(Sums::Without);
+    joins.up_to(MOST_JOINS);
+    found.add(&joins)?;
+    let mut joins = begin(Sums::Fewer);
+    // What comes last takes long and saves little: a list ends before it.
+    if !joins.up_to(FEW_JOINS) && joins.has_sums() {
+        found.add(&joins)?;
+    }
+    joins.up_to(MOST_JOINS);
+    if joins.has_sums() {
+        found.add(&joins)?;
+    }
+    let mut others = begin(Sums::AsMany);
+    others.up_to(FEW_JOINS);
+    if others.has_sums() {
+        found.add(&others)?;
+    }
+    let least = lir.all().map(|(_, work)| work.seconds()).sum::<f64>() * LEAST_LONGER;
+    let mut saved = 0.0;
+    for most in [joins.largest(), arena.0] {
+        saved += joins.together(most);
+        if saved > least {
+            found.add(&joins)?;
         }
     }
-    Ok(found)
+    Ok(found.with)
+}
+
+/// Regions with works in parts, each once.
+#[derive(Default)]
+struct Found {
+    with: Vec<WithParts>,
+    /// For each, what its works in parts are.
+    chains: Vec<Vec<Chain>>,
+}
+
+/// The work in whose place a chain is, its number of parts, its requests, and those of them that give results.
+type Chain = (WorkId, u64, Vec<usize>, Vec<usize>);
+
+impl Found {
+    /// # Errors
+    /// As [`with_parts`].
+    fn add(&mut self, joins: &Joins<'_>) -> Result<()> {
+        let in_parts = joins.joined.iter().flatten().filter(|joined| joined.parts.is_some());
+        let chains = in_parts.map(|joined| (joined.at, joined.count(), joined.units.clone(), joined.roots.clone())).collect();
+        if !self.chains.contains(&chains) {
+            self.with.extend(joins.applied()?);
+            self.chains.push(chains);
+        }
+        Ok(())
+    }
 }
 
 /// Requests that are one work.
 #[derive(Clone)]
 struct Joined {
-    /// In the order in which they run. The last one gives the results.
+    /// In the order in which they run.
     units: Vec<usize>,
+    /// Those of them that give results, the last one among them.
+    roots: Vec<usize>,
     /// Those of them that run nowhere else.
     own: BTreeSet<usize>,
     /// The work in whose place it is.
@@ -113,8 +166,8 @@ struct Joins<'a> {
     joined: Vec<Option<Joined>>,
     /// By unit: the one of which it is.
     owner: Vec<usize>,
-    /// Whether chains may end in sums over the rows.
-    with_sums: bool,
+    /// Which chains may end in sums over the rows.
+    sums: Sums,
     /// How often works were put together, or none was found that could be.
     done: usize,
     /// Those for which none was found.
@@ -124,7 +177,7 @@ struct Joins<'a> {
 }
 
 impl<'a> Joins<'a> {
-    fn new(chains: &'a Chains<'a>, (device, least): (DeviceId, u64), with_sums: bool) -> Joins<'a> {
+    fn new(chains: &'a Chains<'a>, (device, least): (DeviceId, u64), sums: Sums) -> Joins<'a> {
         let (lir, units) = (chains.lir, chains.units);
         let mut position: IdVec<WorkId, usize> = IdVec::filled(usize::MAX, lir.works.len());
         lir.region().works.iter().enumerate().for_each(|(index, id)| position[*id] = index);
@@ -139,7 +192,14 @@ impl<'a> Joins<'a> {
         let running = |work: &Work| while_it_runs(chains.request, lir, work, device);
         let alone = |(number, unit): (usize, &units::Unit)| {
             let bytes = unit.works.iter().map(|work| running(&lir.works[*work])).max().unwrap_or(0);
-            Some(Joined { units: vec![number], own: BTreeSet::from([number]), at: *unit.works.last()?, parts: None, bytes })
+            Some(Joined {
+                units: vec![number],
+                roots: vec![number],
+                own: BTreeSet::from([number]),
+                at: *unit.works.last()?,
+                parts: None,
+                bytes,
+            })
         };
         let joined: Vec<Option<Joined>> = units.all.iter().enumerate().map(alone).collect();
         let others = lir.all().filter(|(id, _)| !units.has(*id)).map(|(_, work)| running(work)).max().unwrap_or(0);
@@ -155,7 +215,7 @@ impl<'a> Joins<'a> {
             waiting,
             owner: (0..joined.len()).collect(),
             joined,
-            with_sums,
+            sums,
             done: 0,
             stuck: HashSet::new(),
             // What takes less than half of what cannot be changed is not worth it.
@@ -184,10 +244,15 @@ impl<'a> Joins<'a> {
         false
     }
 
+    /// What the one takes that takes most.
+    fn largest(&self) -> u64 {
+        self.joined.iter().flatten().map(|joined| joined.bytes).max().unwrap_or(0)
+    }
+
     /// Whether what is in parts ends in a sum over the rows somewhere.
     fn has_sums(&self) -> bool {
         let in_parts = self.joined.iter().flatten().filter(|joined| joined.parts.is_some());
-        in_parts.filter_map(|joined| joined.units.last()).any(|unit| self.chains.units.all[*unit].is_sum())
+        in_parts.flat_map(|joined| &joined.roots).any(|unit| self.chains.units.all[*unit].is_sum())
     }
 
     /// The way to have less than so many bytes while one runs: which it takes the place of, and what.
@@ -247,17 +312,19 @@ impl<'a> Joins<'a> {
         if units.len() > MOST_UNITS {
             return None;
         }
-        // Sums over the rows may not have as many parts as what comes before them.
         let most = of.count().max(taken.count()).max(1);
-        let joined = self.in_parts(units.clone(), own.clone(), most).or_else(|| self.in_parts(units, own, 1).filter(|_| most > 1))?;
+        let joined = self
+            .in_parts(units.clone(), own.clone(), most)
+            .or_else(|| self.in_parts(units, own, 1).filter(|_| most > 1 && self.sums != Sums::AsMany))?;
         Some((replaced, joined))
     }
 
     /// Units in at least so many parts. Of all numbers of parts one divides the other: so a part is never read that is some of one part and some
     /// of the next.
     fn in_parts(&self, units: Vec<usize>, own: BTreeSet<usize>, least: u64) -> Option<Joined> {
-        let last = &self.chains.units.all[*units.last()?];
-        if last.is_sum() && !self.with_sums {
+        let root = *units.last()?;
+        let last = &self.chains.units.all[root];
+        if last.is_sum() && self.sums == Sums::Without {
             return None;
         }
         // What it reads may be overwritten between the steps of the last one, whose first step has read it.
@@ -266,18 +333,18 @@ impl<'a> Joins<'a> {
         let others = || self.joined.iter().flatten().map(Joined::count).filter(|count| *count > 0);
         let is_one_family = |count: u64| others().all(|other| other.is_multiple_of(count) || count.is_multiple_of(other));
         let counts = COUNTS.iter().filter(|count| **count >= least && is_one_family(**count));
-        let (count, work) = counts.filter_map(|count| Some((*count, self.chains.work(&units, *count)?))).next()?;
+        let (count, work) = counts.filter_map(|count| Some((*count, self.chains.work(&units, &[root], *count)?))).next()?;
         if Some(&at) != last.works.last() && !self.is_ready(&work, &own, at) {
             return None;
         }
         let bytes = while_it_runs(self.chains.request, self.chains.lir, &work, self.device);
-        Some(Joined { units, own, at, parts: Some((count, work)), bytes })
+        Some(Joined { units, roots: vec![root], own, at, parts: Some((count, work)), bytes })
     }
 
     /// Whether all that a chain reads, and all that its own works wait for, is there before another work.
     fn is_ready(&self, work: &Work, own: &BTreeSet<usize>, at: WorkId) -> bool {
         let works: Vec<WorkId> = own.iter().flat_map(|unit| self.chains.units.all[*unit].works.iter().copied()).collect();
-        let is_before = |other: &WorkId| works.contains(other) || self.position[*other] < self.position[at];
+        let is_before = |other: &WorkId| works.contains(other) || self.stands(*other).1 < self.position[at];
         let makers = work.reads_once().into_iter().filter_map(|value| self.definitions[value]);
         makers.chain(works.iter().flat_map(|work| self.chains.lir.works[*work].after.iter().copied())).all(|other| is_before(&other))
     }
@@ -311,8 +378,16 @@ impl<'a> Joins<'a> {
         let unit = &self.chains.units.all[unit];
         let is_behind = |work: &WorkId| self.position[*work] > self.position[to];
         let is_kept = unit.reads().iter().filter_map(|value| self.overwriting[*value].as_ref()).all(is_behind);
-        let own = |work: &WorkId| unit.works.contains(work) || *work == to;
-        is_kept && (!is_own || unit.works.iter().flat_map(|work| &self.waiting[*work]).all(|other| own(other) || is_behind(other)))
+        let may_wait = |work: &WorkId| unit.works.contains(work) || *work == to || self.stands(*work).0 > self.position[to];
+        is_kept && (!is_own || unit.works.iter().flat_map(|work| &self.waiting[*work]).all(may_wait))
+    }
+
+    /// The first and the last position where a work may be taken to stand: its own, and that of what it is part of.
+    fn stands(&self, work: WorkId) -> (usize, usize) {
+        let own = self.position[work];
+        let of = self.chains.units.of[work].and_then(|unit| self.joined[self.owner[unit]].as_ref());
+        let at = of.map_or(own, |joined| self.position[joined.at]);
+        (own.min(at), own.max(at))
     }
 
     /// Puts one in the place of others. The first keeps its number.
@@ -339,7 +414,7 @@ impl<'a> Joins<'a> {
 
     /// The results of one.
     fn writes(&self, joined: &Joined) -> Vec<ValueId> {
-        joined.units.last().map_or_else(Vec::new, |unit| self.chains.units.all[*unit].writes().to_vec())
+        joined.roots.iter().flat_map(|unit| self.chains.units.all[*unit].writes()).copied().collect()
     }
 
     /// What reads a value: one of units, or something else.
