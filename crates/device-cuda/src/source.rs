@@ -121,6 +121,7 @@ fn cost_of(request: &KernelRequest, arguments: &Arguments, emitted: &Emitted) ->
     let floats = bytes / 4.0;
     let flops = match request {
         KernelRequest::Expr { expr, shape, .. } => expr.flops() * shape.iter().map(|size| *size as f64).product::<f64>(),
+        KernelRequest::Exprs(request) => request.expr.flops() * request.elements.iter().map(|elements| *elements as f64).sum::<f64>(),
         KernelRequest::Nn(_) | KernelRequest::Random(_) => 10.0 * floats,
         KernelRequest::Movement { .. } => 0.0,
         KernelRequest::Anchor { anchor, .. } => multiplied(anchor) + elementwise(request),
@@ -153,7 +154,7 @@ fn elementwise(request: &KernelRequest) -> f64 {
 
 fn class_of(request: &KernelRequest) -> Class {
     match request {
-        KernelRequest::Expr { .. } => Class::Expression,
+        KernelRequest::Expr { .. } | KernelRequest::Exprs(_) => Class::Expression,
         KernelRequest::Anchor { anchor: Anchor::Product(DataType::Float | DataType::Half | DataType::Bfloat16, _), .. } => Class::Product,
         KernelRequest::Anchor { anchor: Anchor::Product(..), .. } => Class::GenericProduct,
         KernelRequest::Anchor { anchor: Anchor::DepthwiseConv(_), .. }

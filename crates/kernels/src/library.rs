@@ -314,6 +314,7 @@ fn prepared(isa: Isa, request: &KernelRequest, order: Order) -> Result<Made> {
         CheckNumerics { data_type, elements, signs } => check::finite(*data_type, *elements, *signs)?.into(),
         Require(requirement) => check::require(fault(*requirement)).into(),
         Nothing => check::nothing().into(),
+        Exprs(_) => return Err(Error::unimplemented("an expression of several groups of tensors in one kernel")),
         Named(name) => return Err(Error::unimplemented(format!("no kernel is called {name}"))),
     })
 }

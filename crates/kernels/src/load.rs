@@ -22,7 +22,7 @@ pub(crate) fn loads(isa: Isa, request: &KernelRequest, costs: &[Cost]) -> Vec<Lo
 fn class_of(request: &KernelRequest) -> Class {
     use KernelRequest::*;
     match request {
-        Expr { .. } => Class::Expression,
+        Expr { .. } | Exprs(_) => Class::Expression,
         Anchor { anchor: self::Anchor::Product(DataType::Float | DataType::Half | DataType::Bfloat16, _), .. } => Class::Product,
         Anchor { anchor: self::Anchor::Product(..), .. } => Class::GenericProduct,
         Anchor { anchor: self::Anchor::Conv(_) | self::Anchor::ConvBackpropInput(_), .. } => Class::Convolution,

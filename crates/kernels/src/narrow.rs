@@ -292,6 +292,7 @@ fn element_type(request: &KernelRequest) -> Option<DataType> {
         ) => *data_type,
         KernelRequest::Gather(Gather::Segment { data_type, .. } | Gather::Bound { data_type, .. }) => *data_type,
         KernelRequest::Expr { .. }
+        | KernelRequest::Exprs(_)
         | KernelRequest::Anchor { .. }
         | KernelRequest::ConvBackpropFilter { .. }
         | KernelRequest::ConvBackpropFilterSums { .. }

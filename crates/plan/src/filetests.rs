@@ -36,7 +36,8 @@ use crate::{
 /// The kernels of processors, and kernels that say in their names what they take:
 /// `scratch=64 workers=32 chunks=4 in_place=0:0,1:0 flops=10`. With `reads=2 between=640` they compute one result in two steps.
 /// With `refused=CPU:0,GPU:1` these devices have no kernel for it. GPU:7 has kernels for names, for expressions of one step, for
-/// products and convolutions without epilogue, and for max poolings without positions.
+/// products and convolutions without epilogue, and for max poolings without positions. GPU:6 has one for an expression of at most
+/// four groups of tensors.
 #[derive(Debug)]
 pub(crate) struct Kernels;
 
@@ -63,6 +64,14 @@ impl Library for Kernels {
     fn variants(&self, spec: &DeviceSpec, request: &KernelRequest) -> Result<Vec<Variant>> {
         if Kernels::refuses(spec, request) {
             return Err(Error::unimplemented("no such kernel"));
+        }
+        if let KernelRequest::Exprs(request) = request
+            && spec.name.short() == "GPU:6"
+            && request.elements.len() <= 4
+        {
+            let pair = |group| format!("{}:{group}", request.operand(group, 0));
+            let pairs: Vec<String> = (0..request.elements.len()).map(pair).collect();
+            return self.variants(spec, &KernelRequest::Named(format!("together in_place={}", pairs.join(","))));
         }
         let KernelRequest::Named(name) = request else { return CpuKernels.variants(spec, request) };
         let number = |key: &str| {

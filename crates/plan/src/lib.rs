@@ -52,6 +52,7 @@ mod text;
 mod traffic;
 mod transfer;
 mod trips;
+mod updates;
 mod verify;
 mod widen;
 

@@ -9,6 +9,7 @@ use crate::conv::{ConvSpec, FilterForm};
 use crate::crop::Makes;
 use crate::diagonals::DiagonalForm;
 use crate::expr::Expr;
+use crate::exprs::Exprs;
 use crate::factors::{FactorOp, Factors};
 use crate::fft::Fft;
 use crate::gather::Gather;
@@ -49,6 +50,7 @@ impl KernelRequest {
             KernelRequest::Expr { expr, shape, operands } => {
                 Arguments::of(operands_of(expr.inputs(), operands)?, results_of(expr, elements(shape)?)?)
             }
+            KernelRequest::Exprs(request) => of_exprs(request)?,
             KernelRequest::Anchor { anchor, epilogue, pooling } => of_anchor(anchor, epilogue.as_ref(), pooling.as_ref())?,
             KernelRequest::ConvBackpropFilter { spec, unpooled: None } => Arguments::of(
                 [tensor(spec.data_type, &spec.input())?, tensor(spec.data_type, &spec.output())?],
@@ -150,6 +152,20 @@ impl KernelRequest {
             KernelRequest::Named(name) => return Err(Error::unimplemented(format!("the arguments of {name} are not known"))),
         })
     }
+}
+
+fn of_exprs(request: &Exprs) -> Result<Arguments> {
+    request.check()?;
+    let types = || request.single.iter().zip(request.expr.inputs());
+    let mut inputs = types().filter(|(single, _)| **single).map(|(_, data_type)| bytes(*data_type, 1)).collect::<Result<Vec<u64>>>()?;
+    let mut outputs = Vec::new();
+    for elements in &request.elements {
+        for (_, data_type) in types().filter(|(single, _)| !**single) {
+            inputs.push(bytes(*data_type, *elements)?);
+        }
+        outputs.extend(results_of(&request.expr, *elements)?);
+    }
+    Ok(Arguments::of(inputs, outputs))
 }
 
 fn of_anchor(anchor: &Anchor, epilogue: Option<&Epilogue>, pooling: Option<&Pooling>) -> Result<Arguments> {

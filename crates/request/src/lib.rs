@@ -13,6 +13,7 @@ pub mod conv;
 pub mod crop;
 pub mod diagonals;
 pub mod expr;
+pub mod exprs;
 pub mod factors;
 pub mod fft;
 pub mod gather;

@@ -8,6 +8,7 @@ use crate::check::Requirement;
 use crate::conv::{ConvSpec, FilterForm};
 use crate::crop::Crop;
 use crate::expr::Expr;
+use crate::exprs::Exprs;
 use crate::factors::Factors;
 use crate::fft::Fft;
 use crate::gather::{Gather, ScatterOp};
@@ -35,6 +36,8 @@ pub enum KernelRequest {
         /// The shapes of the operands.
         operands: Vec<Vec<u64>>,
     },
+    /// An expression for every element of several groups of tensors.
+    Exprs(Exprs),
     /// A product or a convolution, with an expression on its elements before they are written. With a pooling, that follows, and
     /// its results are the results.
     Anchor {
@@ -191,7 +194,7 @@ impl KernelRequest {
     /// Whether some elements make it fail. A plan keeps effects that follow behind it.
     pub fn can_fail(&self) -> bool {
         match self {
-            KernelRequest::Expr { expr, .. } => expr.can_fail(),
+            KernelRequest::Expr { expr, .. } | KernelRequest::Exprs(Exprs { expr, .. }) => expr.can_fail(),
             KernelRequest::Anchor { epilogue, .. } => epilogue.as_ref().is_some_and(|epilogue| epilogue.expr.can_fail()),
             KernelRequest::Gather(Gather::OneHot { .. } | Gather::Bound { .. } | Gather::TakeNd { ignore: true, .. }) => false,
             KernelRequest::Gather(Gather::Scatter { op, data_type, ignore: true, .. }) => *op == ScatterOp::Div && data_type.is_integer(),

@@ -36,8 +36,7 @@ pub(super) fn emit(expr: &Expr, shape: &[u64], operands: &[Vec<u64>]) -> Result<
         writer.fault();
     }
 
-    let types: Vec<DataType> = expr.inputs().iter().chain(&outputs).copied().collect();
-    let lanes = lanes(&types, &joined);
+    let lanes = lanes(expr, &joined);
     let launch = Launch { expr, outputs: &outputs, joined: &joined, lanes, can_fail: function.can_fail };
     if joined.sizes.len() <= 1 {
         launch.flat(&mut writer)?;
@@ -64,8 +63,9 @@ fn in_place(expr: &Expr, joined: &Joined, elements: u64) -> Vec<(usize, usize)> 
 }
 
 /// How many elements a thread takes at once: 16 bytes of the widest type, where rows allow.
-fn lanes(types: &[DataType], joined: &Joined) -> u64 {
-    let widest = types.iter().filter_map(|data_type| data_type.size()).max().unwrap_or(16) as u64;
+pub(super) fn lanes(expr: &Expr, joined: &Joined) -> u64 {
+    let outputs = expr.output_types();
+    let widest = expr.inputs().iter().chain(&outputs).filter_map(|data_type| data_type.size()).max().unwrap_or(16) as u64;
     let mut lanes = (16 / widest).max(1);
     // A flat shape has a rest that is done one by one.
     if let [_, .., inner] = joined.sizes[..] {
@@ -76,37 +76,44 @@ fn lanes(types: &[DataType], joined: &Joined) -> u64 {
     lanes
 }
 
-struct Launch<'a> {
-    expr: &'a Expr,
-    outputs: &'a [DataType],
-    joined: &'a Joined,
-    lanes: u64,
-    can_fail: bool,
+/// What the threads of a kernel share.
+pub(super) struct Launch<'a> {
+    pub expr: &'a Expr,
+    pub outputs: &'a [DataType],
+    pub joined: &'a Joined,
+    pub lanes: u64,
+    pub can_fail: bool,
 }
 
 impl Launch<'_> {
     /// One dimension: blocks of `lanes` elements, and the rest one by one.
     fn flat(&self, writer: &mut Writer) -> Result<()> {
         let moves: Vec<bool> = self.joined.strides.iter().map(|strides| strides.last() == Some(&1)).collect();
+        match self.lanes {
+            1 => writer.each("i", "n"),
+            lanes => {
+                writer.each("g", &format!("(n + {}) / {lanes}", lanes - 1));
+                writer.line(format!("{} i = g * {lanes};", writer.index()));
+            }
+        }
+        self.from_i(writer, &moves)?;
+        writer.line("}");
+        Ok(())
+    }
+
+    /// `lanes` of `n` elements from `i` on, or as many as are left. Operands that do not move are one element.
+    pub fn from_i(&self, writer: &mut Writer, moves: &[bool]) -> Result<()> {
+        let one = |operand: usize, moves: bool| if moves { format!("p{operand}[i]") } else { format!("p{operand}[0]") };
         let lanes = self.lanes;
         if lanes == 1 {
-            writer.each("i", "n");
-            writer.line(self.call(
-                &moves,
-                |operand, moves| if moves { format!("p{operand}[i]") } else { format!("p{operand}[0]") },
-                "",
-                "i",
-            ));
-            writer.line("}");
+            writer.line(self.call(moves, one, "", "i"));
             return Ok(());
         }
-        writer.each("g", &format!("(n + {}) / {lanes}", lanes - 1));
-        writer.line(format!("{} i = g * {lanes};", writer.index()));
         writer.line(format!("if (i + {lanes} <= n) {{"));
-        self.vector(writer, &moves, |operand| format!("p{operand} + i"), |operand| format!("p{operand}[0]"))?;
+        self.vector(writer, moves, |operand| format!("p{operand} + i"), |operand| format!("p{operand}[0]"))?;
         writer.line("} else for (; i < n; ++i) {");
-        writer.line(self.call(&moves, |operand, moves| if moves { format!("p{operand}[i]") } else { format!("p{operand}[0]") }, "", "i"));
-        writer.line("}\n  }");
+        writer.line(self.call(moves, one, "", "i"));
+        writer.line("}");
         Ok(())
     }
 

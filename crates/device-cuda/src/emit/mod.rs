@@ -10,6 +10,7 @@ mod conv;
 mod copy;
 mod depthwise;
 mod expr;
+mod exprs;
 mod gather;
 mod lrn;
 mod movement;
@@ -181,6 +182,7 @@ pub fn emit(request: &KernelRequest) -> Result<Emitted> {
     let outputs_are_empty = !arguments.outputs.is_empty() && arguments.outputs.iter().all(|bytes| *bytes == 0);
     let mut emitted = match request {
         KernelRequest::Expr { expr, shape, operands } => expr::emit(expr, shape, operands)?,
+        KernelRequest::Exprs(request) => exprs::emit(request)?,
         KernelRequest::Movement { element, movement } => movement::emit(*element, movement)?,
         KernelRequest::Reduction(reduction) => reduce::emit(reduction)?,
         KernelRequest::Nn(nn) => nn::emit(*nn)?,

@@ -6,6 +6,7 @@ use plimsoll_device_cuda::emit;
 use plimsoll_kernels::CpuKernels;
 use plimsoll_request::KernelRequest;
 use plimsoll_request::expr::{BinaryOp, ExprBuilder, Scalar};
+use plimsoll_request::exprs::Exprs;
 use plimsoll_request::gather::{Access, Gather, ScatterOp, SegmentOp};
 use plimsoll_request::movement::{Movement, Pick};
 use plimsoll_request::nn::Nn;
@@ -54,7 +55,10 @@ impl Case {
         let arguments = self.request.arguments()?;
         let inputs: Vec<&[u8]> = self.inputs.iter().map(Vec::as_slice).collect();
         assert_eq!(inputs.iter().map(|input| input.len() as u64).collect::<Vec<_>>(), arguments.inputs, "{:?}", self.request);
-        let expected = CpuKernels.evaluate_on(InstructionSet::detect(), &self.request, &inputs, &arguments.outputs);
+        let expected = match &self.request {
+            KernelRequest::Exprs(request) => group_by_group(request, &inputs),
+            request => CpuKernels.evaluate_on(InstructionSet::detect(), request, &inputs, &arguments.outputs),
+        };
         let expected = match expected {
             Err(error) if self.request.can_fail() && error.code() == plimsoll_base::Code::InvalidArgument => {
                 Err(error.message().to_string())
@@ -77,6 +81,17 @@ impl Case {
             in_place,
         })
     }
+}
+
+/// What the processor makes of each group by itself.
+fn group_by_group(request: &Exprs, inputs: &[&[u8]]) -> Result<Vec<Vec<u8>>> {
+    let mut results = Vec::new();
+    for (group, elements) in request.elements.iter().enumerate() {
+        let own: Vec<&[u8]> = (0..request.single.len()).map(|operand| inputs[request.operand(group, operand)]).collect();
+        let alone = request.group(*elements);
+        results.extend(CpuKernels.evaluate_on(InstructionSet::detect(), &alone, &own, &alone.arguments()?.outputs)?);
+    }
+    Ok(results)
 }
 
 /// Bytes of the types of an argument that is moved.

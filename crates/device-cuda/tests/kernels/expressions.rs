@@ -5,6 +5,7 @@ use plimsoll_device::InstructionSet;
 use plimsoll_device_cuda::emit;
 use plimsoll_request::KernelRequest;
 use plimsoll_request::expr::{BinaryOp, Expr, ExprBuilder, Reg, Scalar, UnaryOp};
+use plimsoll_request::exprs::Exprs;
 
 use super::cases::{Case, Near, count};
 use super::making::{FLOATS, INTEGERS, Making, times};
@@ -107,6 +108,30 @@ pub fn expressions(types: &[DataType], seed: u64) -> Vec<Case> {
         let inputs = input_types.iter().zip(&operands).map(|(data_type, shape)| making.wild(*data_type, count(shape))).collect();
         let types = expr.output_types();
         cases.push(Case { request: KernelRequest::Expr { expr, shape, operands }, inputs, input_types, types, near: Near::Exact });
+    }
+    cases
+}
+
+/// Expressions of several groups of tensors, of none to several blocks each.
+pub fn of_groups(seed: u64) -> Vec<Case> {
+    let mut making = Making::new(seed);
+    let mut cases = Vec::new();
+    for number in 0..times(24) {
+        let data_type = *making.of(if number % 3 == 0 { INTEGERS } else { FLOATS });
+        let operands = 2 + making.below(3) as usize;
+        let input_types = vec![data_type; operands];
+        let steps = 1 + making.below(8);
+        let expr = expression(&mut making, &input_types, steps);
+        let single: Vec<bool> = (0..operands).map(|at| at > 0 && making.below(3) == 0).collect();
+        let most = if number % 4 == 0 { 10_000 } else { 700 };
+        let elements: Vec<u64> = (0..1 + making.below(if number % 5 == 0 { 40 } else { 4 })).map(|_| making.below(most)).collect();
+        let own = |of_single: bool| single.iter().filter(|single| **single == of_single).count();
+        let counts = vec![1; own(true)].into_iter().chain(elements.iter().flat_map(|elements| vec![*elements; own(false)]));
+        let inputs: Vec<Vec<u8>> = counts.map(|count| making.wild(data_type, count)).collect();
+        let (input_types, outputs) = (vec![data_type; inputs.len()], expr.output_types());
+        let types = elements.iter().flat_map(|_| outputs.clone()).collect();
+        let request = KernelRequest::Exprs(Exprs { expr, single, elements });
+        cases.push(Case { request, inputs, input_types, types, near: Near::Exact });
     }
     cases
 }

@@ -26,6 +26,7 @@ fn short_kernels() -> Vec<Case> {
     let all = [
         expressions::expressions(making::FLOATS, 1),
         expressions::expressions(making::INTEGERS, 2),
+        expressions::of_groups(14),
         cases::movements(3),
         cases::reductions(4),
         cases::rows(5),
@@ -71,6 +72,11 @@ fn expressions_of_floats() {
 #[test]
 fn expressions_of_integers() {
     check(expressions::expressions(making::INTEGERS, 2));
+}
+
+#[test]
+fn expressions_of_several_groups() {
+    check(expressions::of_groups(14));
 }
 
 #[test]

@@ -55,6 +55,7 @@ use crate::overlap::{Kept, overlap};
 use crate::pack::settle_constants;
 use crate::plan::DeviceId;
 use crate::report::outside_arena;
+use crate::updates::put_together;
 
 /// How a plan was made to fit. Where all lists are empty, by another order of works alone.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -118,11 +119,21 @@ impl Lines {
     }
 }
 
-/// The schedule, made to fit the lines of the request.
+/// The schedule, made to fit the lines of the request. Then updates of variables are put together where that takes no memory.
 ///
 /// # Errors
 /// INTERNAL where a schedule of the search does not hold.
 pub(crate) fn fit(request: &Request<'_>, lir: Lir) -> Result<(Lir, Option<Fitting>)> {
+    let (lir, fitting) = fit_lines(request, lir)?;
+    let joined = put_together(request, &lir, |lir| arenas(request, lir))?;
+    Ok((joined.unwrap_or(lir), fitting))
+}
+
+/// The schedule, made to fit the lines of the request.
+///
+/// # Errors
+/// As [`fit`].
+fn fit_lines(request: &Request<'_>, lir: Lir) -> Result<(Lir, Option<Fitting>)> {
     let mut kept = Kept::default();
     let mut beside = overlap(&lir, request.devices, &kept);
     if request.lines.most.iter().all(Option::is_none) {

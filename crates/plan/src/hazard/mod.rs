@@ -5,6 +5,7 @@ mod precedence;
 use std::collections::HashSet;
 
 use plimsoll_base::Result;
+use plimsoll_request::KernelRequest;
 
 use crate::Request;
 use crate::lir::{Home, Lir, ValueId, View, WorkId, WorkKind};
@@ -80,14 +81,17 @@ fn settle(lir: &mut Lir) {
 pub(crate) fn reads_out_of_step(request: &Request<'_>, lir: &Lir, id: WorkId, old: ValueId) -> Result<bool> {
     let work = &lir.works[id];
     let of_old = |view: &View| view.value == old;
-    match &work.kind {
+    let call = match &work.kind {
+        // Several groups of tensors are written element by element, each over its own operands.
+        WorkKind::Kernel { call, .. } if matches!(*call.request, KernelRequest::Exprs(_)) => call.clone(),
         // A kernel that changes a variable in place has it as its first input, and reads no other part of it.
         WorkKind::Request { .. } | WorkKind::Kernel { .. } => return Ok(work.inputs.iter().skip(1).any(of_old)),
         WorkKind::Copy | WorkKind::Outside { .. } | WorkKind::Loop { .. } | WorkKind::Parts(_) => return Ok(false),
-        WorkKind::Expr { .. } | WorkKind::Anchor { .. } => {}
-    }
-    let Some(kernel) = request_of(work) else { return Ok(false) };
-    let call = choose_one(request, work.device, kernel)?;
+        WorkKind::Expr { .. } | WorkKind::Anchor { .. } => {
+            let Some(kernel) = request_of(work) else { return Ok(false) };
+            choose_one(request, work.device, kernel)?
+        }
+    };
     let written = work.outputs.iter().position(|output| lir.values[*output].home == lir.values[old].home);
     let may = |input: usize| written.is_none_or(|output| call.step().in_place.contains(&(input, output)));
     Ok(work.inputs.iter().enumerate().any(|(input, view)| of_old(view) && !may(input)))
