@@ -287,13 +287,16 @@ fn prepared(isa: Isa, request: &KernelRequest, order: Order) -> Result<Made> {
         MaxPoolGradGrad(spec) => pool::max_pool_grad_grad_on(isa, *spec)?.into(),
         AvgPool(spec) => pool::avg_pool_on(isa, *spec)?.into(),
         AvgPoolGrad(spec) => pool::avg_pool_grad_on(isa, *spec)?.into(),
-        BatchNorm { spec, training: false, reserve_3 } => norm::batch_norm_inference_on(isa, *spec, *reserve_3)?.into(),
-        BatchNorm { spec, training: true, reserve_3 } => {
+        BatchNorm { epilogue: Some(_), .. } | BatchNormGrad { relu: true, .. } => {
+            return Err(Error::unimplemented("a batch normalization with what is computed behind it"));
+        }
+        BatchNorm { spec, training: false, reserve_3, .. } => norm::batch_norm_inference_on(isa, *spec, *reserve_3)?.into(),
+        BatchNorm { spec, training: true, reserve_3, .. } => {
             let (first, then) = (norm::moments_on(isa, *spec)?, norm::batch_norm_on(isa, *spec, *reserve_3)?);
             let arguments = 10 + u32::from(*reserve_3);
             two_of_norm(first, &[0], then, arguments, spec)?
         }
-        BatchNormGrad { spec, training } => {
+        BatchNormGrad { spec, training, .. } => {
             let (first, then) = (norm::grad_sums_on(isa, *spec)?, norm::batch_norm_grad_on(isa, *spec, *training)?);
             two_of_norm(first, &[0, 1, 3], then, 10, spec)?
         }

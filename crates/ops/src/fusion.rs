@@ -95,6 +95,8 @@ pub trait Works {
     /// Whether a work can take the place of another one, too: they are on one device and run at the same times, and the other one is
     /// there for its results alone.
     fn absorbs(&self, work: WorkId, other: WorkId) -> bool;
+    /// Whether no third work has to come behind one work and before another, which reads what the first defines. Then the two can be one.
+    fn is_next(&self, first: WorkId, second: WorkId) -> bool;
     /// A work as the request that asks for it, where it is one.
     fn request(&self, work: WorkId) -> Option<KernelRequest>;
     /// Whether the device of a work has a kernel for a request.

@@ -37,7 +37,7 @@ use crate::{
 /// `scratch=64 workers=32 chunks=4 in_place=0:0,1:0 flops=10`. With `reads=2 between=640` they compute one result in two steps.
 /// With `refused=CPU:0,GPU:1` these devices have no kernel for it. GPU:7 has kernels for names, for expressions of one step, for
 /// products and convolutions without epilogue, and for max poolings without positions. GPU:6 has one for an expression of at most
-/// four groups of tensors.
+/// four groups of tensors, and kernels for what is behind a batch normalization.
 #[derive(Debug)]
 pub(crate) struct Kernels;
 
@@ -72,6 +72,11 @@ impl Library for Kernels {
             let pair = |group| format!("{}:{group}", request.operand(group, 0));
             let pairs: Vec<String> = (0..request.elements.len()).map(pair).collect();
             return self.variants(spec, &KernelRequest::Named(format!("together in_place={}", pairs.join(","))));
+        }
+        let is_behind =
+            matches!(request, KernelRequest::BatchNorm { epilogue: Some(_), .. } | KernelRequest::BatchNormGrad { relu: true, .. });
+        if is_behind && spec.name.short() == "GPU:6" {
+            return self.variants(spec, &KernelRequest::Named("norm".to_string()));
         }
         let KernelRequest::Named(name) = request else { return CpuKernels.variants(spec, request) };
         let number = |key: &str| {

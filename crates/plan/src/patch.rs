@@ -243,6 +243,22 @@ impl Works for Patching<'_> {
         one.device == other.device && one.guard == other.guard && !other.is_root
     }
 
+    fn is_next(&self, first: WorkId, second: WorkId) -> bool {
+        let mut seen = HashSet::from([second]);
+        let mut stack = vec![second];
+        while let Some(work) = stack.pop() {
+            for before in self.lir.predecessors(&self.lir.works[work], &self.definitions) {
+                if before == first && work != second {
+                    return false;
+                }
+                if before != first && seen.insert(before) {
+                    stack.push(before);
+                }
+            }
+        }
+        true
+    }
+
     fn request(&self, work: WorkId) -> Option<KernelRequest> {
         match self.computes(work) {
             Computes::Request(request) => Some(request.clone()),

@@ -96,17 +96,22 @@ impl KernelRequest {
             KernelRequest::AvgPoolGrad(spec) => {
                 Arguments::of([tensor(spec.data_type, &spec.output())?], [tensor(spec.data_type, &spec.input())?])
             }
-            KernelRequest::BatchNorm { spec, training, reserve_3 } => {
+            KernelRequest::BatchNorm { spec, training, reserve_3, epilogue } => {
                 let (all, channel) = batch(spec)?;
                 // Statistics that are all replaced are not read.
                 let running = if *training && spec.exponential_avg_factor == 1.0 { 0 } else { channel };
                 let reserved = if *reserve_3 { vec![4] } else { Vec::new() };
-                let outputs = [vec![all, channel, channel, channel, channel], reserved].concat();
-                Arguments::of([all, channel, channel, running, running], outputs)
+                let (result, further) = match epilogue {
+                    Some(epilogue) => behind_norm(spec, epilogue)?,
+                    None => (all, Vec::new()),
+                };
+                let outputs = [vec![result, channel, channel, channel, channel], reserved].concat();
+                Arguments::of([vec![all, channel, channel, running, running], further].concat(), outputs)
             }
-            KernelRequest::BatchNormGrad { spec, .. } => {
+            KernelRequest::BatchNormGrad { spec, relu, .. } => {
                 let (all, channel) = batch(spec)?;
-                Arguments::of([all, all, channel, channel, channel], [all, channel, channel, 0, 0])
+                let offset = if *relu { vec![channel] } else { Vec::new() };
+                Arguments::of([vec![all, all, channel, channel, channel], offset].concat(), [all, channel, channel, 0, 0])
             }
             KernelRequest::Lrn(spec) => {
                 let all = tensor(spec.data_type, &[spec.rows, spec.channels])?;
@@ -498,6 +503,18 @@ fn depthwise_filter(spec: &ConvSpec) -> Result<u64> {
 /// The bytes of the whole, and of a number for each channel.
 fn batch(spec: &BatchNormSpec) -> Result<(u64, u64)> {
     Ok((tensor(spec.data_type, &[spec.rows, spec.channels])?, tensor(DataType::Float, &[spec.channels])?))
+}
+
+/// The bytes of the result of an epilogue behind a normalization, and of its further operands, which are as large as y.
+fn behind_norm(spec: &BatchNormSpec, Epilogue { expr, operands }: &Epilogue) -> Result<(u64, Vec<u64>)> {
+    let all = elements(&[spec.rows, spec.channels])?;
+    let (first, others) = expr.inputs().split_first().ok_or_else(|| inconsistent("an epilogue without operands"))?;
+    let results = results_of(expr, all)?;
+    let is_whole = |operand: &Vec<u64>| elements(operand).is_ok_and(|elements| elements == all);
+    match results[..] {
+        [result] if *first == spec.data_type && operands.iter().all(is_whole) => Ok((result, operands_of(others, operands)?)),
+        _ => Err(inconsistent("an epilogue that does not fit its normalization")),
+    }
 }
 
 /// The bytes of an element that is moved and not looked at.

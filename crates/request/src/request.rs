@@ -105,7 +105,8 @@ pub enum KernelRequest {
     /// The gradient of means of windows. Arguments: gradient by the output, gradient by the input.
     AvgPoolGrad(PoolSpec),
     /// `FusedBatchNorm`. Arguments: x, scale, offset, mean, variance; y, and of each channel: the running mean and
-    /// variance, the batch's mean and variance (in training; 0 else), and with `reserve_3` one number that is 0.
+    /// variance, the batch's mean and variance (in training; 0 else), and with `reserve_3` one number that is 0. The further operands of an
+    /// epilogue come behind the variance, and its result is there in the place of y.
     BatchNorm {
         /// Sizes and numbers.
         spec: BatchNormSpec,
@@ -113,14 +114,21 @@ pub enum KernelRequest {
         training: bool,
         /// Whether there is a sixth output.
         reserve_3: bool,
+        /// An expression of y and of tensors as large, with one result.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        epilogue: Option<Epilogue>,
     },
     /// `FusedBatchNormGrad`. Arguments: gradient by y, x, scale, mean, variance; gradients by x, scale and offset,
-    /// and two without elements.
+    /// and two without elements. With `relu` the gradient is that by `max(y, 0)`: it is 0 where y, as it is stored, is not above 0. Then the offset comes behind
+    /// the variance.
     BatchNormGrad {
         /// Sizes and numbers.
         spec: BatchNormSpec,
         /// Whether statistics were those of the batch.
         training: bool,
+        /// Whether the gradient is that by `max(y, 0)`.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        relu: bool,
     },
     /// `LRN`. Arguments: input, output.
     Lrn(LrnSpec),
@@ -195,7 +203,9 @@ impl KernelRequest {
     pub fn can_fail(&self) -> bool {
         match self {
             KernelRequest::Expr { expr, .. } | KernelRequest::Exprs(Exprs { expr, .. }) => expr.can_fail(),
-            KernelRequest::Anchor { epilogue, .. } => epilogue.as_ref().is_some_and(|epilogue| epilogue.expr.can_fail()),
+            KernelRequest::Anchor { epilogue, .. } | KernelRequest::BatchNorm { epilogue, .. } => {
+                epilogue.as_ref().is_some_and(|epilogue| epilogue.expr.can_fail())
+            }
             KernelRequest::Gather(Gather::OneHot { .. } | Gather::Bound { .. } | Gather::TakeNd { ignore: true, .. }) => false,
             KernelRequest::Gather(Gather::Scatter { op, data_type, ignore: true, .. }) => *op == ScatterOp::Div && data_type.is_integer(),
             KernelRequest::Gather(Gather::Block { block, .. } | Gather::Embed { block, .. }) => block.can_fail(),

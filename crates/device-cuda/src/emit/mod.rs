@@ -186,8 +186,10 @@ pub fn emit(request: &KernelRequest) -> Result<Emitted> {
         KernelRequest::Movement { element, movement } => movement::emit(*element, movement)?,
         KernelRequest::Reduction(reduction) => reduce::emit(reduction)?,
         KernelRequest::Nn(nn) => nn::emit(*nn)?,
-        KernelRequest::BatchNorm { spec, training, reserve_3 } => norm::batch_norm(spec, *training, *reserve_3)?,
-        KernelRequest::BatchNormGrad { spec, training } => norm::batch_norm_grad(spec, *training)?,
+        KernelRequest::BatchNorm { spec, training, reserve_3, epilogue } => {
+            norm::batch_norm(spec, *training, *reserve_3, epilogue.as_ref())?
+        }
+        KernelRequest::BatchNormGrad { spec, training, relu } => norm::batch_norm_grad(spec, *training, *relu)?,
         KernelRequest::Anchor { anchor: Anchor::Product(data_type, spec), epilogue, pooling: None } => {
             product::emit(*data_type, spec, epilogue.as_ref())?
         }

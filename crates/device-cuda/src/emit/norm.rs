@@ -3,8 +3,10 @@
 //! hold, in many rows: what belongs to channels stays in its registers, and elements are read once for the numbers and once for the results.
 
 use plimsoll_base::{Error, Result};
+use plimsoll_request::anchor::Epilogue;
 use plimsoll_request::norm::BatchNormSpec;
 
+use super::expr::function;
 use super::write::{Index, Writer, computed, narrow, stored, widen};
 use super::{Emitted, Kernel, KernelArg, MOST_BLOCKS, THREADS, blocks};
 
@@ -131,13 +133,28 @@ fn check(spec: &BatchNormSpec) -> Result<()> {
     Ok(())
 }
 
-/// A normalization. Arguments: x, scale, offset, mean, variance; y, running mean and variance, the batch's, and perhaps a number.
+/// An epilogue on elements of the type of y alone, which threads load as they do those of x.
+///
+/// # Errors
+/// UNIMPLEMENTED for others.
+fn check_epilogue(spec: &BatchNormSpec, Epilogue { expr, .. }: &Epilogue) -> Result<()> {
+    if expr.can_fail() || expr.inputs().iter().chain(&expr.output_types()).any(|data_type| *data_type != spec.data_type) {
+        return Err(Error::unimplemented("a kernel for a card: faults or other types behind a batch normalization"));
+    }
+    Ok(())
+}
+
+/// A normalization. Arguments: x, scale, offset, mean, variance, further operands of the epilogue; y, or what the epilogue makes of it, running
+/// mean and variance, the batch's, and perhaps a number.
 ///
 /// # Errors
 /// UNIMPLEMENTED for types without a kernel, and without elements.
-pub(super) fn batch_norm(spec: &BatchNormSpec, training: bool, reserve_3: bool) -> Result<Emitted> {
+pub(super) fn batch_norm(spec: &BatchNormSpec, training: bool, reserve_3: bool, epilogue: Option<&Epilogue>) -> Result<Emitted> {
     check(spec)?;
+    epilogue.map_or(Ok(()), |epilogue| check_epilogue(spec, epilogue))?;
     let argument = KernelArg::Argument;
+    let further = epilogue.map_or(0, |epilogue| epilogue.operands.len() as u32);
+    let result = 5 + further;
     let mut emitted = Emitted::default();
     if training {
         let Tiling { share, count, .. } = Tiling::of(spec, GATHERED);
@@ -151,7 +168,7 @@ pub(super) fn batch_norm(spec: &BatchNormSpec, training: bool, reserve_3: bool) 
             writer.input("mean", "f32", argument(3));
             writer.input("variance", "f32", argument(4));
         }
-        outputs(&mut writer, reserve_3);
+        outputs(&mut writer, result + 1, reserve_3);
         writer.output("coefficients", "f32", KernelArg::Between(1));
         writer.size("share", share as i64);
         writer.size("count", count as i64);
@@ -178,7 +195,7 @@ pub(super) fn batch_norm(spec: &BatchNormSpec, training: bool, reserve_3: bool) 
         let mut writer = channels(spec);
         writer.input("mean", "f32", argument(3));
         writer.input("variance", "f32", argument(4));
-        outputs(&mut writer, reserve_3);
+        outputs(&mut writer, result + 1, reserve_3);
         writer.each("c", "channels");
         writer.line("running_mean[c] = mean[c]; running_variance[c] = variance[c]; batch_mean[c] = 0.0f; batch_variance[c] = 0.0f;");
         writer.line(if reserve_3 { "if (c == 0) reserve[0] = 0.0f;\n  }" } else { "}" });
@@ -197,26 +214,47 @@ pub(super) fn batch_norm(spec: &BatchNormSpec, training: bool, reserve_3: bool) 
         writer.input("variance", "f32", argument(4));
         writer.word("f32", "epsilon", spec.epsilon.to_bits());
     }
-    writer.output("q", ctype, argument(5));
+    writer.output("q", ctype, argument(result));
     let each = match training {
         true => "m[k] = coefficients[c + k]; factor[k] = coefficients[channels + c + k];",
         false => "m[k] = mean[c + k]; factor[k] = scale[c + k] / sqrtf(variance[c + k] + epsilon);",
     };
     let head = (["m", "factor", "plus"].as_slice(), format!("{each} plus[k] = offset[c + k];"));
     let value = format!("f32 y = fmaf({} - m[k], factor[k], plus[k]);", widen(spec.data_type, tiling.element("x")));
-    write_elements(&mut writer, spec, &tiling, head, &[("x", "p")], &value)?;
+    let mut read = vec![("x".to_string(), "p".to_string())];
+    let mut made = Made::Rounded;
+    if let Some(epilogue) = epilogue {
+        writer.before.push_str(&function(&epilogue.expr)?.text);
+        for operand in 0..further {
+            writer.input(format!("p{operand}"), ctype, argument(5 + operand));
+            read.push((format!("x{operand}"), format!("p{operand}")));
+            emitted.in_place.push((5 + operand as usize, 0));
+        }
+        made = Made::Behind;
+    }
+    write_elements(&mut writer, spec, &tiling, head, &read, &value, made)?;
     emitted.kernels.push(writer.finish("normalize", tiling.units.clamp(1, MOST_BLOCKS) as u32)?);
     Ok(emitted)
 }
 
-/// The loop over a thread's vectors: what belongs to its channels, each vector read, and `y` of each element written to `q`.
+/// What is written of `y`.
+enum Made {
+    /// The nearest element.
+    Rounded,
+    /// What the function `@_element` makes of the nearest element, and of all tensors read but the first.
+    Behind,
+}
+
+/// The loop over a thread's vectors: what belongs to its channels, each vector read, and `y` of each element, or what is made of it, written
+/// to `q`.
 fn write_elements(
     writer: &mut Writer,
     spec: &BatchNormSpec,
     tiling: &Tiling,
     (kept, head): (&[&str], String),
-    read: &[(&str, &str)],
+    read: &[(String, String)],
     value: &str,
+    made: Made,
 ) -> Result<()> {
     let (index, ctype) = (writer.index(), stored(spec.data_type)?);
     tiling.sizes(writer, spec);
@@ -229,29 +267,53 @@ fn write_elements(
     for (name, tensor) in read {
         writer.line(format!("{} {name} = {};", tiling.word(ctype), tiling.at(ctype, tensor, "r")));
     }
-    let written = narrow(spec.data_type, "y");
+    let (rounded, element) = (narrow(spec.data_type, "y"), tiling.element("made"));
+    let written = match made {
+        Made::Rounded => format!("{element} = {rounded};"),
+        Made::Behind => {
+            let further: String = read.iter().skip(1).map(|(name, _)| format!(", {}", tiling.element(name))).collect();
+            format!("@_element({rounded}{further}, &{element});")
+        }
+    };
     writer.line(format!("{} made;", tiling.word(ctype)));
-    writer.line(format!("{each_channel} {value} {} = {written}; }}", tiling.element("made")));
+    writer.line(format!("{each_channel} {value} {written} }}"));
     writer.line(format!("*({}*)(q + (r * channels + c)) = made;\n  }} }} }}", tiling.word(ctype)));
     Ok(())
 }
 
-/// The gradient. Arguments: gradient by y, x, scale, mean, variance; gradients by x, scale and offset, and two without elements.
+/// An element of the gradient, as a float: 0 where `relu` and the normalization's result, rounded as it was stored, is not above 0. Its bits are those
+/// of the forward kernel, since factors are computed by the same steps.
+fn gradient_of(spec: &BatchNormSpec, tiling: &Tiling, relu: bool) -> String {
+    let d = widen(spec.data_type, tiling.element("d"));
+    if !relu {
+        return d;
+    }
+    let x = widen(spec.data_type, tiling.element("x"));
+    let y = widen(spec.data_type, narrow(spec.data_type, format!("fmaf({x} - m[k], factor[k], plus[k])")));
+    format!("({y} > 0.0f ? {d} : 0.0f)")
+}
+
+/// The gradient. Arguments: gradient by y, x, scale, mean, variance, with `relu` the offset; gradients by x, scale and offset, and two
+/// without elements.
 ///
 /// # Errors
-/// As [`batch_norm`].
-pub(super) fn batch_norm_grad(spec: &BatchNormSpec, training: bool) -> Result<Emitted> {
+/// As [`batch_norm`]; UNIMPLEMENTED for `relu` with statistics that are not the batch's.
+pub(super) fn batch_norm_grad(spec: &BatchNormSpec, training: bool, relu: bool) -> Result<Emitted> {
     check(spec)?;
+    if relu && !training {
+        return Err(Error::unimplemented("a kernel for a card: the gradient by a maximum with 0 where statistics are given"));
+    }
     let argument = KernelArg::Argument;
+    let results = if relu { 6 } else { 5 };
     let count = Tiling::of(spec, GATHERED).count;
     let mut emitted = Emitted { between: vec![count * 2 * spec.channels * 4, 3 * spec.channels * 4], ..Emitted::default() };
-    emitted.kernels.push(products(spec)?);
+    emitted.kernels.push(products(spec, relu)?);
     let mut writer = channels(spec);
     writer.input("parts", "f32", KernelArg::Between(0));
     writer.input("scale", "f32", argument(2));
     writer.input("variance", "f32", argument(4));
-    writer.output("by_scale", "f32", argument(6));
-    writer.output("by_offset", "f32", argument(7));
+    writer.output("by_scale", "f32", argument(results + 1));
+    writer.output("by_offset", "f32", argument(results + 2));
     writer.output("coefficients", "f32", KernelArg::Between(1));
     writer.size("count", count as i64);
     writer.word("f32", "epsilon", spec.epsilon.to_bits());
@@ -275,17 +337,23 @@ pub(super) fn batch_norm_grad(spec: &BatchNormSpec, training: bool) -> Result<Em
         writer.input("p", ctype, argument(1));
         writer.input("mean", "f32", argument(3));
     }
-    writer.output("q", ctype, argument(5));
+    if relu {
+        writer.input("offset", "f32", argument(5));
+    }
+    writer.output("q", ctype, argument(results));
     let by = "factor[k] = coefficients[2 * channels + c + k];";
-    let d = widen(spec.data_type, tiling.element("d"));
+    let d = gradient_of(spec, &tiling, relu);
+    let read = |names: &[(&str, &str)]| names.iter().map(|(name, tensor)| (name.to_string(), tensor.to_string())).collect::<Vec<_>>();
     if training {
-        let head = format!("less[k] = coefficients[c + k]; slope[k] = coefficients[channels + c + k]; m[k] = mean[c + k]; {by}");
+        let plus = if relu { " plus[k] = offset[c + k];" } else { "" };
+        let kept: &[&str] = if relu { &["less", "slope", "m", "factor", "plus"] } else { &["less", "slope", "m", "factor"] };
+        let head = format!("less[k] = coefficients[c + k]; slope[k] = coefficients[channels + c + k]; m[k] = mean[c + k]; {by}{plus}");
         let x = widen(spec.data_type, tiling.element("x"));
         let value = format!("f32 y = ({d} - less[k] - ({x} - m[k]) * slope[k]) * factor[k];");
-        write_elements(&mut writer, spec, &tiling, (&["less", "slope", "m", "factor"], head), &[("d", "dy"), ("x", "p")], &value)?;
+        write_elements(&mut writer, spec, &tiling, (kept, head), &read(&[("d", "dy"), ("x", "p")]), &value, Made::Rounded)?;
     } else {
         let value = format!("f32 y = {d} * factor[k];");
-        write_elements(&mut writer, spec, &tiling, (&["factor"], by.to_string()), &[("d", "dy")], &value)?;
+        write_elements(&mut writer, spec, &tiling, (&["factor"], by.to_string()), &read(&[("d", "dy")]), &value, Made::Rounded)?;
     }
     emitted.kernels.push(writer.finish("norm_grad", tiling.units.clamp(1, MOST_BLOCKS) as u32)?);
     Ok(emitted)
@@ -342,19 +410,29 @@ fn moments(spec: &BatchNormSpec) -> Result<Kernel> {
     writer.finish("norm_parts", tiling.units.clamp(1, MOST_BLOCKS) as u32)
 }
 
-/// Two numbers of each part and channel, in the first buffer between: the sum of dy, and that of dy times the difference of x from the mean.
-fn products(spec: &BatchNormSpec) -> Result<Kernel> {
+/// Two numbers of each part and channel, in the first buffer between: the sum of dy, and that of dy times the difference of x from the mean. With
+/// `relu` only elements count whose y is above 0.
+fn products(spec: &BatchNormSpec, relu: bool) -> Result<Kernel> {
     let ctype = stored(spec.data_type)?;
-    let (tiling, mut writer) = gathering(spec, &[("dy", ctype, 0), ("p", ctype, 1), ("mean", "f32", 3)]);
+    let inputs = [("dy", ctype, 0), ("p", ctype, 1), ("mean", "f32", 3), ("scale", "f32", 2), ("variance", "f32", 4), ("offset", "f32", 5)];
+    let (tiling, mut writer) = gathering(spec, &inputs[..if relu { 6 } else { 3 }]);
+    if relu {
+        writer.word("f32", "epsilon", spec.epsilon.to_bits());
+    }
     let Tiling { vector, together, lanes, .. } = tiling;
     let (index, each_channel, word) = (writer.index(), tiling.each_channel(), tiling.word(ctype));
     writer.line("__shared__ f32 tree[THREADS];");
     tiling.each_unit(&mut writer);
     writer.line(format!("f32 m[{vector}], sum[{vector}], product[{vector}];"));
     writer.line(format!("{each_channel} m[k] = inside ? mean[c + k] : 0.0f; sum[k] = product[k] = 0.0f; }}"));
+    if relu {
+        writer.line(format!("f32 factor[{vector}], plus[{vector}];"));
+        let factor = "factor[k] = inside ? scale[c + k] / sqrtf(variance[c + k] + epsilon) : 0.0f;";
+        writer.line(format!("{each_channel} {factor} plus[k] = inside ? offset[c + k] : 0.0f; }}"));
+    }
     writer.line(format!("_Pragma(\"unroll 4\") for ({index} r = first + lane; r < end; r += {lanes}) if (inside) {{"));
     writer.line(format!("{word} d = {}, x = {};", tiling.at(ctype, "dy", "r"), tiling.at(ctype, "p", "r")));
-    let [d, x] = ["d", "x"].map(|word| widen(spec.data_type, tiling.element(word)));
+    let (d, x) = (gradient_of(spec, &tiling, relu), widen(spec.data_type, tiling.element("x")));
     writer.line(format!("{each_channel} f32 value = {d}; sum[k] += value; product[k] += value * ({x} - m[k]); }}\n  }}"));
     writer.line(format!("{each_channel} f32 a = sum[k];"));
     sum_of_lanes(&mut writer, together);
@@ -377,11 +455,12 @@ fn channels(spec: &BatchNormSpec) -> Writer {
     writer
 }
 
-fn outputs(writer: &mut Writer, reserve_3: bool) {
-    for (at, name) in ["running_mean", "running_variance", "batch_mean", "batch_variance"].into_iter().enumerate() {
-        writer.output(name, "f32", KernelArg::Argument(6 + at as u32));
+/// Results from argument `first` on: four numbers of each channel, and perhaps one.
+fn outputs(writer: &mut Writer, first: u32, reserve_3: bool) {
+    for (at, name) in (first..).zip(["running_mean", "running_variance", "batch_mean", "batch_variance"]) {
+        writer.output(name, "f32", KernelArg::Argument(at));
     }
     if reserve_3 {
-        writer.output("reserve", "f32", KernelArg::Argument(10));
+        writer.output("reserve", "f32", KernelArg::Argument(first + 4));
     }
 }

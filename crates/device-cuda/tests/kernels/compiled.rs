@@ -67,9 +67,12 @@ fn rows_are_loaded_16_bytes_at_once() {
     // Elements of batch normalization, of channels that 16 bytes hold and of others: no element is loaded alone, or each is.
     for channels in [64, 63] {
         let spec = BatchNormSpec { data_type: DataType::Bfloat16, rows: 512, channels, epsilon: 0.001, exponential_avg_factor: 1.0 };
-        for request in
-            [KernelRequest::BatchNorm { spec, training: true, reserve_3: false }, KernelRequest::BatchNormGrad { spec, training: true }]
-        {
+        for request in [
+            KernelRequest::BatchNorm { spec, training: true, reserve_3: false, epilogue: None },
+            KernelRequest::BatchNormGrad { spec, training: true, relu: false },
+            KernelRequest::BatchNorm { spec, training: true, reserve_3: false, epilogue: Some(super::normalizing::residual(&spec)) },
+            KernelRequest::BatchNormGrad { spec, training: true, relu: true },
+        ] {
             let emitted = emit::emit(&request).unwrap();
             let text = nvrtc.ptx(&emit::program(&emitted.kernels), "compute_90", emit::OPTIONS).unwrap();
             let counts = (count(&text, "ld.global.v") > 0, count(&text, "ld.global.u16") > 0);

@@ -34,6 +34,7 @@ fn short_kernels() -> Vec<Case> {
         cases::gathers(7),
         cases::random(8),
         normalizing::norms(9),
+        normalizing::behind_norms(15),
         normalizing::lrns(10),
         anchors::depthwise(13),
     ];
@@ -102,6 +103,12 @@ fn softmax_and_losses() {
 #[test]
 fn batch_normalization() {
     check(normalizing::norms(9));
+}
+
+#[test]
+fn what_is_behind_batch_normalization() {
+    check(normalizing::behind_norms(15));
+    normalizing::bits_behind_norms(&Engines::find());
 }
 
 #[test]

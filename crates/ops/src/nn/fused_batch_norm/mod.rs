@@ -16,6 +16,10 @@ use crate::infer::merge_shapes;
 use crate::registry::Gradient;
 use crate::{GraphBuilder, InferCx, KernelCx, Lower, OpRules, Recipe};
 
+mod fusion;
+
+pub use fusion::FUSIONS;
+
 /// The rules of FusedBatchNorm and FusedBatchNormGrad, V1 to V3.
 pub const RULES: &[OpRules] = &[
     forward("FusedBatchNorm"),
@@ -167,7 +171,7 @@ fn spec(cx: &KernelCx<'_>) -> Result<BatchNormSpec> {
 fn prepare(cx: &KernelCx<'_>) -> Result<Recipe> {
     let (spec, reserve_3) = (spec(cx)?, cx.outputs.len() > 5);
     let training = cx.attrs().bool("is_training")?;
-    on_images(cx, KernelRequest::BatchNorm { spec, training, reserve_3 }, 1)
+    on_images(cx, KernelRequest::BatchNorm { spec, training, reserve_3, epilogue: None }, 1)
 }
 
 /// The request on the first five inputs, of which so many are images. The first output is.
@@ -189,7 +193,7 @@ fn on_images(cx: &KernelCx<'_>, request: KernelRequest, images: usize) -> Result
 fn prepare_grad(cx: &KernelCx<'_>) -> Result<Recipe> {
     let spec = spec(cx)?;
     let training = cx.attrs().bool("is_training")?;
-    on_images(cx, KernelRequest::BatchNormGrad { spec, training }, 2)
+    on_images(cx, KernelRequest::BatchNormGrad { spec, training, relu: false }, 2)
 }
 
 /// The gradients by x, scale and offset; none by mean and variance, as in TensorFlow. Gradients that depend on the other outputs
