@@ -16,7 +16,7 @@ mod trainer;
 
 pub use largest::largest_batch;
 pub use promise::{Promise, Stage};
-pub use replicas::{Replicas, replicas};
+pub use replicas::{Replicas, fastest_first, on_gpus, replicas};
 pub use report::{Report, Staleness, TowerReport};
 pub use saver::{Every, Saver};
 pub use trainer::{Config, Evaluation, Step, Trainer};

@@ -17,6 +17,8 @@ use crate::together;
 pub struct Config {
     /// Replicas of the network.
     pub towers: usize,
+    /// The logical GPUs that they go to, the first tower's first, counted round and round; in their own order where it is empty.
+    pub gpus: Vec<u32>,
     /// Examples of a step: of all towers together, or of the one that takes the step.
     pub batch_size: u64,
     /// How variables learn; the model's own way where it is not said.
@@ -31,7 +33,7 @@ pub struct Config {
 
 impl Default for Config {
     fn default() -> Config {
-        Config { towers: 2, batch_size: 128, optimizer: None, learning_rate: None, seed: 0, is_async: false }
+        Config { towers: 2, gpus: Vec::new(), batch_size: 128, optimizer: None, learning_rate: None, seed: 0, is_async: false }
     }
 }
 
@@ -119,7 +121,7 @@ impl Trainer {
         }
         let recipe = recipe(model, config, data.training.examples())?;
         let build = if is_async { TrainingGraph::apart } else { TrainingGraph::together };
-        let towers = Towers::many_on(devices, towers);
+        let towers = Towers::many_on_these(devices, towers, &config.gpus);
         let graph = build(devices.registry(), &model.network, data.training.components(), &towers, &recipe)?;
         Trainer::with_graph(devices, graph.graph, graph.parts, data, batch_size / sharing, seed)
     }

@@ -32,9 +32,18 @@ impl Towers {
     /// So many towers on these devices, variables on `/cpu:0`. Where there are logical GPUs, tower `i` is on the `i`-th of them,
     /// counted round and round; else it is on `/cpu:i`.
     pub fn many_on(devices: &Devices, count: usize) -> Towers {
-        match count_of(devices, DeviceKind::Gpu) {
-            0 => Towers::on_cpus(count),
-            gpus => Towers { devices: (0..count).map(|index| format!("/gpu:{}", index % gpus)).collect(), variables: "/cpu:0".to_string() },
+        Towers::many_on_these(devices, count, &[])
+    }
+
+    /// As [`Towers::many_on`], on these logical GPUs in this order, if there are any; else on all of them.
+    pub fn many_on_these(devices: &Devices, count: usize, gpus: &[u32]) -> Towers {
+        let all: Vec<u32> = (0..count_of(devices, DeviceKind::Gpu) as u32).collect();
+        match if gpus.is_empty() { &all } else { gpus } {
+            [] => Towers::on_cpus(count),
+            gpus => {
+                let devices = gpus.iter().cycle().take(count).map(|gpu| format!("/gpu:{gpu}")).collect();
+                Towers { devices, variables: "/cpu:0".to_string() }
+            }
         }
     }
 

@@ -66,13 +66,13 @@ impl Network {
         let (devices, config, is_simulated) = match simulated {
             Some((devices, config)) => (devices, config, true),
             None => {
-                let towers = match args.towers {
+                let (towers, on) = match args.towers {
                     Some(Towers::Auto) => self.replicas(args, (options, machine), &resolved, gpus)?,
-                    Some(Towers::Count(towers)) => towers,
-                    None if gpus == 0 => defaults::TOWERS,
-                    None => gpus,
+                    Some(Towers::Count(towers)) => (towers, Vec::new()),
+                    None if gpus == 0 => (defaults::TOWERS, Vec::new()),
+                    None => (gpus, Vec::new()),
                 };
-                let config = config(args, towers);
+                let config = config(args, towers, on);
                 (machine.open(&self.lines.options(resolved, &config, gpus), options)?, config, false)
             }
         };
@@ -88,29 +88,41 @@ impl Network {
         })
     }
 
-    /// How many towers make the predicted step the shortest; notes compare the numbers.
-    fn replicas(&self, args: &TrainArgs, (options, machine): (&DeviceOptions, &Machine), resolved: &Options, gpus: u32) -> Result<u32> {
+    /// How many towers make the predicted step the shortest, and on which GPUs; notes compare the numbers.
+    fn replicas(
+        &self,
+        args: &TrainArgs,
+        (options, machine): (&DeviceOptions, &Machine),
+        resolved: &Options,
+        gpus: u32,
+    ) -> Result<(u32, Vec<u32>)> {
         if args.is_async {
             return wrong_use("--towers auto: only for towers that step together, not with --async".to_string());
         }
         let most = if gpus == 0 { defaults::cpu_towers(resolved) } else { gpus };
-        let plan = |towers: u32| {
-            let config = config(args, towers);
-            let devices = machine.open_quietly(&self.lines.options(resolved.clone(), &config, gpus), options)?;
-            let seconds = self.trainer(args, &devices, &config)?.predicted_seconds()?;
+        let open = |config: &Config| machine.open_quietly(&self.lines.options(resolved.clone(), config, gpus), options);
+        let plan = |towers: u32, on: &[u32]| {
+            let config = config(args, towers, on.to_vec());
+            let seconds = self.trainer(args, &open(&config)?, &config)?.predicted_seconds()?;
             seconds.ok_or_else(|| {
                 Failure::from(Error::unimplemented("--towers auto: nothing is known of the time of a step on these devices"))
             })
         };
-        let (chosen, all) = plimsoll_train::replicas(most, |towers| plan(towers).map_err(|failure| failure.error().clone()))?;
+        let seconds = |towers, on: &[u32]| plan(towers, on).map_err(|failure| failure.error().clone());
+        let order = match gpus {
+            0 => Vec::new(),
+            _ => plimsoll_train::fastest_first(open(&config(args, 1, Vec::new()))?.specs(), |gpu| seconds(1, &[gpu]))?,
+        };
+        let (chosen, mut all) = plimsoll_train::replicas(most, &order, seconds)?;
         all.iter().for_each(output::note);
-        Ok(all[chosen].towers)
+        let chosen = all.swap_remove(chosen);
+        Ok((chosen.towers, chosen.gpus))
     }
 
     /// Two simulated cards with a tower on each, opened. None where they cannot be opened, which a note says: the ledger that
     /// they share with other programs cannot be used, or has no room.
     fn simulated_cards(&self, args: &TrainArgs, resolved: &Options, options: &DeviceOptions) -> Option<(Devices, Config)> {
-        let config = config(args, defaults::TOWERS);
+        let config = config(args, defaults::TOWERS, Vec::new());
         let resolved = self.lines.simulated(resolved.clone(), &config);
         match crate::load::open_quietly(&resolved, options) {
             Ok(devices) => Some((devices, config)),
@@ -143,20 +155,22 @@ impl Network {
         let optimizer = config.optimizer.unwrap_or(self.model.optimizer);
         let rate = config.learning_rate.unwrap_or(self.model.rate(optimizer));
         let Config { towers, batch_size, seed, .. } = *config;
+        let on = plimsoll_train::on_gpus(&config.gpus);
         let each = batch_size / towers as u64;
         let towers = match (towers, config.is_async) {
             (1, _) => format!("1 tower of {batch_size} images a step"),
             (towers, false) => format!("{towers} towers of {each} images a step"),
             (towers, true) => format!("{towers} towers that each take steps of {batch_size} images"),
         };
-        format!("{name}: {layers}, {towers}, {optimizer} {rate}, seed {seed}")
+        format!("{name}: {layers}, {towers}{on}, {optimizer} {rate}, seed {seed}")
     }
 }
 
-/// The training that the arguments ask for, on so many towers.
-fn config(args: &TrainArgs, towers: u32) -> Config {
+/// The training that the arguments ask for, on so many towers, on these GPUs where some are chosen.
+fn config(args: &TrainArgs, towers: u32, gpus: Vec<u32>) -> Config {
     Config {
         towers: towers as usize,
+        gpus,
         batch_size: args.batch_size,
         optimizer: args.optimizer,
         learning_rate: args.learning_rate,
