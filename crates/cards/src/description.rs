@@ -153,7 +153,14 @@ struct CudnnEntry {
 struct SimulationEntry {
     speed: Option<f64>,
     link_bytes_per_second: f64,
+    #[serde(default, skip_serializing_if = "is_none")]
+    link_latency_seconds: f64,
     model_capability: [u32; 2],
+}
+
+/// Whether there is no latency.
+fn is_none(seconds: &f64) -> bool {
+    *seconds == 0.0
 }
 
 impl MachineDescription {
@@ -267,6 +274,7 @@ impl CardEntry {
         let simulation = |simulation: &Simulation| SimulationEntry {
             speed: simulation.speed,
             link_bytes_per_second: simulation.link,
+            link_latency_seconds: simulation.link_latency,
             model_capability: [simulation.model_capability.0, simulation.model_capability.1],
         };
         CardEntry {
@@ -315,6 +323,7 @@ impl CardEntry {
             Ok(Simulation {
                 speed: entry.speed.map(|speed| within("simulation.speed", speed, 1e-6..=1e6)).transpose()?,
                 link: within("simulation.link_bytes_per_second", entry.link_bytes_per_second, 1.0..=MOST_A_SECOND)?,
+                link_latency: within("simulation.link_latency_seconds", entry.link_latency_seconds, 0.0..=1.0)?,
                 model_capability: capability("simulation.model_capability", entry.model_capability)?,
             })
         };

@@ -29,8 +29,8 @@ impl LogicalDevice {
         let simulation = card.and_then(|card| card.device.simulation.as_ref());
         let Some((card, speed)) = card.zip(simulation.and_then(|simulation| simulation.speed)) else { return spec };
         let (flops, bandwidth) = (speed * card.device.peak_flops(), speed * card.device.bandwidth);
-        let link = simulation.map_or(bandwidth, |simulation| simulation.link);
-        let modelled = Some(ModelledLink { bandwidth: link, peers: card.device.peers.clone() });
+        let [latency, link] = simulation.map_or([0.0, bandwidth], |simulation| [simulation.link_latency, simulation.link]);
+        let modelled = Some(ModelledLink { latency, bandwidth: link, peers: card.device.peers.clone() });
         DeviceSpec { flops, bandwidth, card: spec.card.map(|part| CardPart { modelled, ..part }), ..spec }
     }
 

@@ -146,10 +146,25 @@ impl CardLink {
 /// The link that joins a card of modelled speed to the others.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ModelledLink {
+    /// Seconds that a copy takes however small it is.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub latency: f64,
     /// Bytes carried in a second.
     pub bandwidth: f64,
     /// Numbers of the cards whose memory it reaches directly.
     pub peers: Vec<u32>,
+}
+
+/// Whether there is no latency.
+fn is_none(seconds: &f64) -> bool {
+    *seconds == 0.0
+}
+
+impl ModelledLink {
+    /// Seconds of a copy of so many bytes between the card and the host.
+    fn seconds(&self, bytes: f64) -> f64 {
+        self.latency + bytes / self.bandwidth
+    }
 }
 
 impl DeviceSpec {
@@ -275,8 +290,8 @@ impl DeviceSpec {
     }
 
     /// The predicted seconds of a copy of `bytes` bytes from the memory of `from` to this device's, when nothing else is copied.
-    /// Bytes that leave or enter a card take its link, real or of modelled speed. Between two cards that do not reach each other they go by
-    /// way of the host. A file has a latency and a bandwidth of its own.
+    /// Bytes that leave or enter a card take its link, real or of modelled speed, with the latencies on their way. Between two cards that do not
+    /// reach each other they go by way of the host. A file has a latency and a bandwidth of its own.
     pub fn copy_seconds(&self, from: &DeviceSpec, bytes: f64) -> f64 {
         let is_one_memory = match (&self.card, &from.card) {
             (Some(here), Some(there)) => here.card == there.card,
@@ -289,9 +304,12 @@ impl DeviceSpec {
             _ if is_one_memory => self.seconds(Cost { flops: 0.0, bytes: 2.0 * bytes }),
             (Some(here), Some(there)) => {
                 let is_peer = from.card.as_ref().is_some_and(|from| here.peers.contains(&from.card));
-                if is_peer { bytes / here.bandwidth.min(there.bandwidth) } else { bytes / here.bandwidth + bytes / there.bandwidth }
+                match is_peer {
+                    true => here.latency.max(there.latency) + bytes / here.bandwidth.min(there.bandwidth),
+                    false => here.seconds(bytes) + there.seconds(bytes),
+                }
             }
-            (Some(link), None) | (None, Some(link)) => bytes / link.bandwidth,
+            (Some(link), None) | (None, Some(link)) => link.seconds(bytes),
             (None, None) => self.seconds(Cost { flops: 0.0, bytes: 2.0 * bytes }),
         }
     }

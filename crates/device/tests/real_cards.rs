@@ -70,7 +70,7 @@ fn simulated_cards_are_priced_as_processors_or_by_their_clock() {
     let part = CardPart { card: 0, priority: 0, modelled: None, real: None };
     let acted = DeviceSpec { kind: DeviceKind::Gpu, card: Some(part.clone()), ..host() };
     assert_eq!(committed.step_seconds(&acted, &step(None)), committed.step_seconds(&host(), &step(None)));
-    let modelled = Some(ModelledLink { bandwidth: 1e10, peers: Vec::new() });
+    let modelled = Some(ModelledLink { latency: 0.0, bandwidth: 1e10, peers: Vec::new() });
     let timed = DeviceSpec { flops: 1e12, bandwidth: 1e12, card: Some(CardPart { modelled, ..part }), ..acted };
     assert!((committed.step_seconds(&timed, &step(Some(1.0))) - 1e-3).abs() < 1e-6);
 }

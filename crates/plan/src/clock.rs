@@ -1,13 +1,13 @@
 //! The virtual clock: when the commands of a plan start and end where every device is as fast as its specification says.
 //!
 //! `Plan::on_the_clock` runs the packed queues on paper by their waits. Logical devices of a card share its processors and its link,
-//! by priority. The result is a pure function of the plan and of the guards that were 0. `Plan::seconds` is the time of a run without
+//! by priority. A copy from card to card has the links of both until it ends: several from one card, or to one, go by turns. The result is a pure function of the plan and of the guards that were 0. `Plan::seconds` is the time of a run without
 //! such a guard. On the machine, logical devices of a simulated card take turns in the same order.
 
 use plimsoll_device::{DeviceSpec, Work};
 use plimsoll_graph::id::Id;
 
-use crate::plan::Plan;
+use crate::plan::{DeviceId, Plan};
 
 /// When the commands of a run start and end on the virtual clock.
 #[derive(Clone, Debug, PartialEq)]
@@ -34,6 +34,11 @@ enum Part {
     Beside(usize),
 }
 
+/// How many parts there are.
+fn count(parts: &[Vec<[usize; 2]>]) -> usize {
+    parts.iter().flatten().flatten().map(|part| part + 1).max().unwrap_or(0)
+}
+
 impl Plan {
     /// Runs the plan on the virtual clock of `devices`, those that it was made for. `ran` tells of a queue's command whether it is run
     /// or skipped. The same plan and answers give the same times on every machine, at any load.
@@ -44,8 +49,8 @@ impl Plan {
     pub fn on_the_clock(&self, devices: &[DeviceSpec], ran: impl Fn(usize, usize) -> bool) -> Timeline {
         let queues = &self.queues;
         let mut spans: Vec<Vec<(f64, f64)>> = queues.iter().map(|queue| Vec::with_capacity(queue.seconds.len())).collect();
-        let parts: Vec<Vec<usize>> = self.parts(devices);
-        let mut free = vec![0.0f64; parts.iter().flatten().map(|part| part + 1).max().unwrap_or(0)];
+        let parts = self.parts(devices);
+        let mut free = vec![0.0f64; count(&parts)];
         let priority = |queue: usize| devices[queues[queue].device.index()].card.as_ref().map_or(0, |card| card.priority);
         // Of the next command of a queue: when its waits are over, if that is known by now, and when it could start.
         let next = |queue: usize, spans: &[Vec<(f64, f64)>], free: &[f64]| {
@@ -55,7 +60,8 @@ impl Plan {
             for wait in command.waits.iter().filter(|wait| wait.commands > 0) {
                 ready = spans.get(wait.queue as usize)?.get(wait.commands as usize - 1)?.1.max(ready);
             }
-            let start = if ran(queue, position) { free[parts[queue][position]].max(ready) } else { ready };
+            let is_free = |[one, other]: [usize; 2]| free[one].max(free[other]);
+            let start = if ran(queue, position) { is_free(parts[queue][position]).max(ready) } else { ready };
             Some((start, priority(queue), ready, queue))
         };
         loop {
@@ -65,7 +71,7 @@ impl Plan {
             let position = spans[queue].len();
             let seconds = if ran(queue, position) { queues[queue].seconds[position] } else { 0.0 };
             if seconds > 0.0 {
-                free[parts[queue][position]] = start + seconds;
+                parts[queue][position].into_iter().for_each(|part| free[part] = start + seconds);
             }
             spans[queue].push((start, start + seconds));
         }
@@ -77,14 +83,19 @@ impl Plan {
     /// never idle: its seconds in a step.
     pub fn interval(&self, devices: &[DeviceSpec]) -> f64 {
         let parts = self.parts(devices);
-        let mut busy = vec![0.0f64; parts.iter().flatten().map(|part| part + 1).max().unwrap_or(0)];
+        let mut busy = vec![0.0f64; count(&parts)];
         let commands = parts.iter().zip(&self.queues).flat_map(|(parts, queue)| parts.iter().zip(&queue.seconds));
-        commands.for_each(|(part, seconds)| busy[*part] += seconds);
+        for ([one, other], seconds) in commands {
+            busy[*one] += seconds;
+            if other != one {
+                busy[*other] += seconds;
+            }
+        }
         busy.into_iter().fold(0.0, f64::max)
     }
 
-    /// For each command of each queue the number of the part that it needs.
-    fn parts(&self, devices: &[DeviceSpec]) -> Vec<Vec<usize>> {
+    /// For each command of each queue the numbers of the parts that it needs: two of a copy from card to card, else twice the same.
+    fn parts(&self, devices: &[DeviceSpec]) -> Vec<Vec<[usize; 2]>> {
         let mut known: Vec<Part> = Vec::new();
         let mut number = |part: Part| {
             known.iter().position(|other| *other == part).unwrap_or_else(|| {
@@ -110,13 +121,16 @@ impl Plan {
                     (Work::Copy, [from, to]) => self.device_of(from.place).zip(self.device_of(to.place)),
                     _ => None,
                 };
-                let leaves = ends.is_some_and(|(from, to)| card(from.index()) != card(to.index()));
-                match card(device).filter(|_| leaves && devices[device].is_modelled()) {
-                    Some(card) => Part::Link(card),
-                    None => own,
+                let ends = ends.filter(|(from, to)| card(from.index()) != card(to.index()) && devices[device].is_modelled());
+                let Some((from, to)) = ends else { return [own, own] };
+                let link = |end: DeviceId| card(end.index()).filter(|_| devices[end.index()].is_modelled()).map(Part::Link);
+                match [link(from), link(to)] {
+                    [Some(one), Some(other)] => [one, other],
+                    [Some(only), None] | [None, Some(only)] => [only, only],
+                    [None, None] => [own, own],
                 }
             };
-            queue.program.commands.iter().map(|command| number(part(command))).collect()
+            queue.program.commands.iter().map(|command| part(command).map(&mut number)).collect()
         };
         self.queues.iter().map(&mut of_queue).collect()
     }

@@ -225,7 +225,7 @@ fn order_schedules() {
 /// Links of cards carry 1 MB a second.
 fn slow_links(devices: &mut [DeviceSpec]) {
     let cards = devices.iter_mut().filter(|spec| spec.kind == DeviceKind::Gpu);
-    let link = ModelledLink { bandwidth: 1e6, peers: vec![] };
+    let link = ModelledLink { latency: 0.0, bandwidth: 1e6, peers: vec![] };
     (0..).zip(cards).for_each(|(card, spec)| spec.card = Some(CardPart { card, priority: 0, modelled: Some(link.clone()), real: None }));
 }
 

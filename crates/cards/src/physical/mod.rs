@@ -89,6 +89,8 @@ pub struct Simulation {
     pub speed: Option<f64>,
     /// Bytes that its link carries in a second on the virtual clock, to the host or to another card.
     pub link: f64,
+    /// Seconds that a copy by its link takes however small it is, on the virtual clock.
+    pub link_latency: f64,
     /// The capability of the model it is named after: its simulated kernels are made for it.
     pub model_capability: ComputeCapability,
 }
@@ -105,7 +107,7 @@ impl PhysicalDevice {
     /// Groups between `+` (or `;`), each `[MODEL:][COUNTx][SIZE]` and then `,KEY=VALUE` as often as needed: `2x4GiB`,
     /// `k520:4x4095MiB`, `t4`, `a100:8x`, `4x4GiB,overhead=193MiB+1x2GiB,cc=3.0`. A model alone is one card of that model with
     /// its own memory. Keys: `overhead=SIZE`, `cc=MAJOR.MINOR`, `sm=N` (multiprocessors), `clock=MHZ`, `bandwidth=SIZE` (a second),
-    /// `link=SIZE` (a second), `speed=FACTOR`, `numa=N`, `peers=all|none` (the cards of the group reach each other's memory).
+    /// `link=SIZE` (a second), `latency=MICROSECONDS` (of each copy by the link), `speed=FACTOR`, `numa=N`, `peers=all|none` (the cards of the group reach each other's memory).
     ///
     /// Bus ids follow the order; UUIDs are a function of the whole set, so that processes which name the same set mean the
     /// same cards.
@@ -116,7 +118,7 @@ impl PhysicalDevice {
         simulated::cards(spec).map_err(|why| {
             Error::invalid_argument(format!("{option} {spec}: {why}")).with_remedy(format!(
                 "write [MODEL:][COUNTx]SIZE, as 2x4GiB or k520:4x4095MiB, then any of ,overhead=SIZE ,cc=3.5 ,sm=16 ,clock=MHZ \
-                 ,bandwidth=SIZE ,link=SIZE ,speed=FACTOR ,numa=N ,peers=all; + between groups; models: {}",
+                 ,bandwidth=SIZE ,link=SIZE ,latency=MICROSECONDS ,speed=FACTOR ,numa=N ,peers=all; + between groups; models: {}",
                 models::names()
             ))
         })

@@ -24,6 +24,7 @@ struct Group {
     overhead: Bytes,
     bandwidth: f64,
     link: f64,
+    link_latency: f64,
     speed: Option<f64>,
     numa_node: Option<u32>,
     peers: bool,
@@ -84,6 +85,7 @@ fn group(text: &str) -> Result<Group, String> {
         overhead: Bytes::ZERO,
         bandwidth: f64::from(model.gigabytes_per_second) * 1e9,
         link: LINK,
+        link_latency: 0.0,
         speed: None,
         numa_node: None,
         peers: false,
@@ -107,6 +109,10 @@ fn set(group: &mut Group, key: &str, value: &str) -> Result<(), String> {
         "overhead" => group.overhead = bytes(value).map_err(|error| format!("{key}={value}: {error}"))?,
         "bandwidth" => group.bandwidth = bytes(value).map_err(|error| format!("{key}={value}: {error}"))?.0 as f64,
         "link" => group.link = bytes(value).map_err(|error| format!("{key}={value}: {error}"))?.0 as f64,
+        "latency" => {
+            let microseconds = value.parse::<f64>().ok().filter(|microseconds| (0.0..=1e6).contains(microseconds));
+            group.link_latency = microseconds.ok_or_else(|| wrong("a number of microseconds"))? / 1e6;
+        }
         "cc" => {
             let parts = value.split_once('.').unwrap_or((value, "0"));
             let (Some(major), Some(minor)) = (number(parts.0, 1..=99), number(parts.1, 0..=99)) else {
@@ -167,7 +173,12 @@ fn card(group: &Group, ordinal: u32, first: u32) -> PhysicalDevice {
         peers: if group.peers { (first..group_end).filter(|&other| other != ordinal).collect() } else { Vec::new() },
         leased: false,
         unusable: None,
-        simulation: Some(Simulation { speed: group.speed, link: group.link, model_capability: group.model_capability }),
+        simulation: Some(Simulation {
+            speed: group.speed,
+            link: group.link,
+            link_latency: group.link_latency,
+            model_capability: group.model_capability,
+        }),
     }
 }
 
@@ -181,6 +192,9 @@ fn describe(cards: &[PhysicalDevice]) -> String {
         write!(text, "{name} {compute_capability} {figures:?};").expect("a text takes any text");
         if let Some(link) = card.simulation.as_ref().map(|simulation| simulation.link).filter(|link| *link != LINK) {
             write!(text, "link {link:?};").expect("a text takes any text");
+        }
+        if let Some(latency) = card.simulation.as_ref().map(|simulation| simulation.link_latency).filter(|latency| *latency > 0.0) {
+            write!(text, "latency {latency:?};").expect("a text takes any text");
         }
     }
     text
@@ -232,6 +246,7 @@ mod tests {
         }
         assert_eq!(parse("1GiB+3x1GiB,peers=all")[2].peers, [1, 3]);
         assert_eq!(parse("1GiB,cc=7")[0].compute_capability, ComputeCapability(7, 0));
+        assert_eq!(parse("1GiB,latency=2.5")[0].simulation.as_ref().unwrap().link_latency, 2.5e-6);
     }
 
     #[test]
@@ -242,6 +257,8 @@ mod tests {
         assert_ne!(uuids("2x4GiB")[0], uuids("2x4GiB,overhead=1MiB")[0]);
         assert_eq!(uuids("2x4GiB"), uuids("2x4GiB,overhead=0"));
         assert_ne!(uuids("2x4GiB")[0], uuids("2x4GiB,link=1GiB")[0]);
+        assert_ne!(uuids("2x4GiB")[0], uuids("2x4GiB,latency=5")[0]);
+        assert_eq!(uuids("2x4GiB"), uuids("2x4GiB,latency=0"));
         let all = uuids("64x1GiB");
         assert!(all.iter().collect::<std::collections::HashSet<_>>().len() == 64 && all.iter().all(|uuid| uuid.len() == 40));
         assert_eq!(uuids("1x1GiB")[0], "GPU-977fa565-70c3-df81-9cf2-4cfb8288f242");
@@ -263,6 +280,7 @@ mod tests {
             ("zx81:2x4GiB", "'zx81' is not a known model"),
             ("2x4GiB,overhead=5GiB", "an overhead of 5 GiB leaves nothing of 4 GiB"),
             ("2x4GiB,overhead=x", "overhead=x: 'x' is not a size"),
+            ("2x4GiB,latency=-1", "latency=-1: '-1' is not a number of microseconds"),
             ("2x4GiB,link=none", "link=none: 'none' is not a size"),
             ("2x4GiB,cc=banana", "'banana' is not a compute capability"),
             ("2x4GiB,sm=0", "'0' is not a number of multiprocessors"),

@@ -17,7 +17,7 @@ const PRODUCT: f64 = 2.0 * (SIDE * SIDE * SIDE) as f64;
 
 /// A logical device on that card, which multiplies 1000 times a second and has memory that takes no time.
 fn gpu(index: u32, card: u32, priority: i32) -> DeviceSpec {
-    let link = ModelledLink { bandwidth: 1e12, peers: vec![] };
+    let link = ModelledLink { latency: 0.0, bandwidth: 1e12, peers: vec![] };
     DeviceSpec {
         name: DeviceName::local("GPU", index),
         kind: DeviceKind::Gpu,
@@ -42,6 +42,12 @@ fn towers(products: &[u32], gpus: &[DeviceSpec]) -> (Plan, Vec<DeviceSpec>) {
         results.push(value);
     }
     b.op("AddN").inputs(results).device("/cpu:0").name("sum").build().unwrap();
+    planned(b, gpus)
+}
+
+/// The plan of a graph that feeds `x` and fetches `sum`, and its devices: these behind a processor that takes no time.
+fn planned(b: GraphBuilder, gpus: &[DeviceSpec]) -> (Plan, Vec<DeviceSpec>) {
+    let shape = Shape::from([SIDE, SIDE]);
     let (registry, graph) = (b.registry().clone(), b.finish());
     let mut devices = vec![DeviceSpec { flops: 1e18, bandwidth: 1e18, ..DeviceSpec::cpu(0, None, 1, InstructionSet::Baseline) }];
     devices.extend_from_slice(gpus);
@@ -102,7 +108,7 @@ fn of_two_devices_on_a_card_the_one_with_the_smaller_number_goes_first() {
 fn copies_take_the_link() {
     let bytes = (SIDE * SIDE * 4) as f64;
     let slow = |index, card, peers: &[u32]| {
-        let link = ModelledLink { bandwidth: bytes, peers: peers.to_vec() };
+        let link = ModelledLink { latency: 0.0, bandwidth: bytes, peers: peers.to_vec() };
         DeviceSpec { card: Some(CardPart { card, priority: 0, modelled: Some(link), real: None }), ..gpu(index, card, 0) }
     };
     // One second to the card, one back; side by side where the cards are two, by turns where there is one. A card computes while
@@ -116,6 +122,49 @@ fn copies_take_the_link() {
     assert_eq!(seconds(&slow(0, 0, &[]), &slow(1, 1, &[])), 2.0);
     assert_eq!(seconds(&slow(0, 0, &[1]), &slow(1, 1, &[0])), 1.0);
     assert!(seconds(&slow(0, 0, &[]), &slow(1, 0, &[])) < 1e-6);
+}
+
+#[test]
+fn links_have_a_latency_for_each_pair() {
+    let card = |index, latency, peers: &[u32]| {
+        let link = ModelledLink { latency, bandwidth: 10.0, peers: peers.to_vec() };
+        DeviceSpec { card: Some(CardPart { card: index, priority: 0, modelled: Some(link), real: None }), ..gpu(index, index, 0) }
+    };
+    let cpu = DeviceSpec::cpu(0, None, 1, InstructionSet::Baseline);
+    let (one, other, peer) = (card(0, 1.0, &[2]), card(1, 2.0, &[]), card(2, 4.0, &[0]));
+    let seconds = |to: &DeviceSpec, from: &DeviceSpec| to.copy_seconds(from, 10.0);
+    assert_eq!([seconds(&one, &cpu), seconds(&cpu, &other), seconds(&cpu, &peer)], [2.0, 3.0, 5.0]);
+    // By way of the host both, one after the other; between peers once.
+    assert_eq!([seconds(&one, &other), seconds(&one, &peer)], [5.0, 5.0]);
+}
+
+#[test]
+fn copies_from_one_card_share_its_link() {
+    let bytes = (SIDE * SIDE * 4) as f64;
+    let card = |index: u32| {
+        let link = ModelledLink { latency: 0.0, bandwidth: bytes, peers: (0..5).filter(|other| *other != index).collect() };
+        DeviceSpec { card: Some(CardPart { card: index, priority: 0, modelled: Some(link), real: None }), ..gpu(index, index, 0) }
+    };
+    let cards: Vec<DeviceSpec> = (0..5).map(card).collect();
+    // A value of the first card goes to all others, which give a number each back.
+    for readers in 1..5u32 {
+        let mut b = GraphBuilder::new(Arc::new(Registry::standard(Arc::new(CpuKernels))));
+        let x = b.placeholder("x", DataType::Float, &Shape::from([SIDE, SIDE])).build().unwrap();
+        let made = b.op("MatMul").inputs([x, x]).device("/gpu:0").build().unwrap();
+        let mut sums = Vec::new();
+        for reader in 1..=readers {
+            let device = format!("/gpu:{reader}");
+            let product = b.op("MatMul").inputs([made, made]).device(&device).build().unwrap();
+            sums.push(b.device(&device, |b| b.reduce_sum(product, None).name(&format!("part{reader}")).build()).unwrap());
+        }
+        b.op("AddN").inputs(sums).device("/cpu:0").name("sum").build().unwrap();
+        let (plan, devices) = planned(b, &cards);
+        let seconds = plan.on_the_clock(&devices, |_, _| true).makespan;
+        // One second brings the feed.
+        let expected = 1.0 + f64::from(readers);
+        assert!((expected..expected + 0.02).contains(&seconds), "{readers}: {seconds}");
+        assert!((expected..expected + 0.02).contains(&plan.interval(&devices)), "{readers}");
+    }
 }
 
 #[test]

@@ -77,7 +77,7 @@ fn on_cards(cards: [u32; 2]) -> (Session, Signature) {
     let options = Options::new();
     let cpu = options.resolve().unwrap().remove(0);
     let gpu = |index: usize| {
-        let modelled = Some(ModelledLink { bandwidth: 1e12, peers: vec![] });
+        let modelled = Some(ModelledLink { latency: 0.0, bandwidth: 1e12, peers: vec![] });
         let card = Some(CardPart { card: cards[index], priority: 0, modelled, real: None });
         let name = DeviceName::local("GPU", index as u32);
         // A product takes a second.

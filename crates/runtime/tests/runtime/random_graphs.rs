@@ -288,7 +288,7 @@ pub fn guarded(options: &Options) -> Devices {
 
 /// A simulated card without a line. Its link is slow: copies pay beside its works.
 fn card(index: u32, cpu: &DeviceSpec) -> Arc<dyn Device> {
-    let link = ModelledLink { bandwidth: 1e5, peers: vec![] };
+    let link = ModelledLink { latency: 0.0, bandwidth: 1e5, peers: vec![] };
     let part = CardPart { card: index, priority: 0, modelled: Some(link), real: None };
     let spec = DeviceSpec { name: DeviceName::local("GPU", index), kind: DeviceKind::Gpu, card: Some(part), ..cpu.clone() };
     let ledger = Ledger::new(spec.name.to_string(), None);

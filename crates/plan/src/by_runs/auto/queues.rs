@@ -1,7 +1,8 @@
 //! Rates an assignment: the queues of the devices, run on paper, and the bytes that are live.
 //!
 //! Queues take works in their order, as [`crate::Plan::on_the_clock`] says: devices of one card share its processors and its link, and
-//! the processors' devices share theirs. A copy is in the queue of the card that carries it, or beside its works ([`overlap`]).
+//! the processors' devices share theirs. A copy is in the queue of the card that carries it, or beside its works ([`overlap`]). From card to
+//! card it has the links of both.
 
 use plimsoll_device::{DeviceKind, DeviceSpec};
 use plimsoll_placer::{Choices, Device, Model, Rating};
@@ -31,6 +32,8 @@ pub(super) struct Queues<'a> {
     /// For each device, the engine of its works, and that of copies that leave or enter its card.
     engines: Vec<(usize, usize)>,
     pub is_card: Vec<bool>,
+    /// For each device, whether the link of its card is an engine of its own.
+    has_link: Vec<bool>,
     cards: Vec<Option<u32>>,
     /// Bytes that a device may hold: the lines, made tighter where plans took more than this model says.
     pub lines: Vec<Option<u64>>,
@@ -97,6 +100,7 @@ impl<'a> Queues<'a> {
             problem,
             objective,
             engines,
+            has_link: devices.iter().map(DeviceSpec::is_modelled).collect(),
             is_card: devices.iter().map(|spec| spec.kind == DeviceKind::Gpu).collect(),
             cards: devices.iter().map(|spec| spec.card.as_ref().map(|card| card.card)).collect(),
             lines: problem.lines.clone(),
@@ -155,15 +159,20 @@ impl<'a> Queues<'a> {
         let carrier = if self.is_card[from] && !self.is_card[to] { from } else { to };
         let leaves = self.cards[from] != self.cards[to];
         let engine = if leaves { self.engines[carrier].1 } else { self.engines[carrier].0 };
+        let other = if carrier == from { to } else { from };
+        let sender = Some(self.engines[other].1).filter(|_| leaves && self.has_link[carrier] && self.has_link[other]);
         let seconds = self.problem.copy(value, from, to);
         // A copy of a card that takes its time runs beside its works.
         let is_beside = leaves && self.is_card[carrier] && seconds >= overlap::LEAST;
         let queue = if is_beside { 0.0 } else { self.now.queue[carrier] };
-        let start = queue.max(self.now.engine[engine]).max(self.made(value));
+        let is_free = self.now.engine[engine].max(sender.map_or(0.0, |sender| self.now.engine[sender]));
+        let start = queue.max(is_free).max(self.made(value));
         let end = start + seconds;
         if let Some(work) = work {
-            self.now.busy[engine] += seconds;
-            self.now.engine[engine] = end;
+            for engine in sender.into_iter().chain([engine]) {
+                self.now.busy[engine] += seconds;
+                self.now.engine[engine] = end;
+            }
             if !is_beside {
                 self.now.queue[carrier] = end;
             }

@@ -11,7 +11,7 @@ use super::queues::Queues;
 /// A processor, and two cards, one of which is divided into two devices.
 fn devices() -> Vec<DeviceSpec> {
     let card = |card: u32| {
-        let modelled = Some(ModelledLink { bandwidth: 1e10, peers: Vec::new() });
+        let modelled = Some(ModelledLink { latency: 0.0, bandwidth: 1e10, peers: Vec::new() });
         let card = Some(CardPart { card, priority: 0, modelled, real: None });
         DeviceSpec { kind: DeviceKind::Gpu, card, ..DeviceSpec::cpu(0, None, 1, InstructionSet::Baseline) }
     };
