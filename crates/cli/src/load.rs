@@ -4,8 +4,9 @@ use std::path::Path;
 
 use plimsoll::machine::MachineDescription;
 use plimsoll::model::{self, SavedGraph, Tags};
+use plimsoll::placing::Beside;
 use plimsoll::recorded::{Case, Replay};
-use plimsoll::{Code, Devices, Error, Footprint, Options, Placed, Session, Signature};
+use plimsoll::{Code, Devices, Error, Options, Placed, Session, Signature};
 use plimsoll_train::defaults;
 
 use crate::device_options::DeviceOptions;
@@ -85,14 +86,19 @@ pub fn case<'a>(case: &'a Case, options: &DeviceOptions) -> Result<Replay<'a>> {
     Ok(replay)
 }
 
-/// Places a model for these runs beside others, by the rule that the devices were opened with. The model names its attempts.
-pub fn place(devices: &Devices, label: &str, session: &Session, runs: &[Signature], beside: &[&Footprint]) -> Result<Placed> {
-    let mut placed = devices.place(session, runs, beside).map_err(|error| match error.code() {
-        Code::ResourceExhausted => error.context(label),
-        _ => error,
-    })?;
-    placed.log.iter_mut().for_each(|line| *line = format!("{label}: {line}"));
-    Ok(placed)
+/// Places a model for these runs, by the rule that the devices were opened with. The model names its attempts.
+pub fn place(devices: &Devices, label: &str, session: &Session, runs: &[Signature]) -> Result<Placed> {
+    let mut all = place_all(devices, &[Beside { name: label, session, runs }])?;
+    all.pop().ok_or_else(|| Error::internal("no model was placed").into())
+}
+
+/// As [`place`], of models side by side.
+pub fn place_all(devices: &Devices, models: &[Beside<'_>]) -> Result<Vec<Placed>> {
+    let mut all = devices.place_all(models)?;
+    for (placed, model) in all.iter_mut().zip(models) {
+        placed.log.iter_mut().for_each(|line| *line = format!("{}: {line}", model.name));
+    }
+    Ok(all)
 }
 
 /// The devices that the options make of this machine: wrong use where the options are at fault, a failure where others are. Writes

@@ -59,7 +59,7 @@ mod widen;
 pub use asked::{Asked, FeedRule, Feeds, Unfilled, node_of};
 pub use bucket::within;
 pub use buffers::{CommandAt, HeldValue, Holds, PlanBuffer};
-pub use by_runs::{Fitted, How, Least, Objective, Piece, PlaceRequest, Tried, auto, first_fit};
+pub use by_runs::{Compared, Fitted, How, Least, Objective, Piece, PlaceRequest, Rule, Tried, auto, first_fit};
 pub use clock::Timeline;
 pub use constants::{ConstantValue, reads_from_graph, shares_value};
 pub use evaluate::Evaluation;

@@ -62,6 +62,11 @@ pub use plimsoll_runtime::{
     VariableInfo,
 };
 
+/// Models that are placed side by side, and what the rules of placement come to.
+pub mod placing {
+    pub use crate::several::{Beside, Compared};
+}
+
 /// Building graphs: the builder, scopes, variables, initializers, gradients, optimizers.
 pub mod builder {
     pub use plimsoll_ops::GraphBuilder;

@@ -62,6 +62,53 @@ pub struct Placed {
     /// What no placement takes less than, if that is known, and the attempts, a line each, the last of them chosen; nothing by TensorFlow's
     /// rules.
     pub log: Vec<String>,
+    /// What TensorFlow's rules, first fit and predicted time come to; nothing where it is not placed by time.
+    pub compared: Vec<Compared>,
+    /// Seconds that a step takes at least, wherever it is placed; between two steps where a stream counts. None where that is not known.
+    pub least_seconds: Option<f64>,
+    /// Whether it has no room beside the others.
+    takes_turn: bool,
+}
+
+/// What a rule of placement comes to for a model.
+#[derive(Clone, Debug)]
+pub struct Compared {
+    /// The rule, as `--placement` names it: `tensorflow`, `first-fit`, `auto`.
+    pub rule: &'static str,
+    /// Whether every device has the room.
+    pub fits: bool,
+    /// Whether plans were made to fit.
+    pub is_fitted: bool,
+    /// The predicted seconds of a step.
+    pub seconds: f64,
+    /// The predicted seconds between two steps of a stream.
+    pub interval: f64,
+    /// The bytes that a step moves from one device to another.
+    pub moved: Bytes,
+    /// The bytes that it takes of each device.
+    pub footprint: Footprint,
+    /// All of it as a line.
+    pub text: String,
+}
+
+impl From<plimsoll_plan::Compared> for Compared {
+    fn from(compared: plimsoll_plan::Compared) -> Compared {
+        let text = compared.to_string();
+        let plimsoll_plan::Compared { rule, tried, footprint } = compared;
+        let (fits, is_fitted, seconds, interval, moved) = (tried.fits(), tried.is_fitted, tried.seconds, tried.interval, tried.moved);
+        Compared { rule: rule.name(), fits, is_fitted, seconds, interval, moved, footprint: Footprint(footprint), text }
+    }
+}
+
+/// A model to be placed beside others: its name, its session, and its runs, one after the other.
+#[derive(Clone, Copy, Debug)]
+pub struct Beside<'a> {
+    /// The name that errors have.
+    pub name: &'a str,
+    /// The session.
+    pub session: &'a Session,
+    /// The runs.
+    pub runs: &'a [Signature],
 }
 
 impl<'a> Several<'a> {
@@ -108,11 +155,11 @@ impl<'a> Several<'a> {
     /// # Errors
     /// RESOURCE_EXHAUSTED where one of them fits in no way by itself; the errors of planning and restoring.
     pub fn open(self) -> Result<Opened> {
-        let mut placed: Vec<(OneOfSeveral, Footprint)> = Vec::with_capacity(self.models.len());
+        let beside = self.models.iter().map(|model| Beside { name: &model.name, session: &model.session, runs: &model.runs });
+        let all = self.devices.place_all(&beside.collect::<Vec<_>>())?;
         let mut log = Vec::new();
-        for model in self.models {
-            let before: Vec<&Footprint> = placed.iter().map(|(_, footprint)| footprint).collect();
-            let one = self.devices.place(&model.session, &model.runs, &before).map_err(|error| error.context(&model.name))?;
+        let mut placed: Vec<(OneOfSeveral, Footprint)> = Vec::with_capacity(self.models.len());
+        for (model, one) in self.models.into_iter().zip(all) {
             log.extend(one.log.iter().map(|line| format!("{}: {line}", model.name)));
             placed.push((OneOfSeveral { session: one.session, ..model }, one.footprint));
         }
@@ -145,6 +192,64 @@ impl Devices {
     /// # Errors
     /// By first fit and by time RESOURCE_EXHAUSTED where it fits in no way by itself, with all attempts; the errors of planning.
     pub fn place(&self, session: &Session, runs: &[Signature], beside: &[&Footprint]) -> Result<Placed> {
+        let placed = self.place_unlogged(session, runs, beside)?;
+        if self.options().placement.looks_at_runs() {
+            self.write_log(&placed.session);
+        }
+        Ok(placed)
+    }
+
+    /// Places models side by side, each as [`Devices::place`] does it beside those that were placed before it. They are placed in their
+    /// order, or where one of them has no room then, in another one that gives more of them room: the largest first, or the last first.
+    /// The models as they were placed, in their own order.
+    ///
+    /// # Errors
+    /// As [`Devices::place`]; where there is no room, with the model's name.
+    pub fn place_all(&self, models: &[Beside<'_>]) -> Result<Vec<Placed>> {
+        let written: Vec<usize> = (0..models.len()).collect();
+        let mut best = self.place_in_order(models, &written)?;
+        let turns = |all: &[Placed]| all.iter().filter(|placed| placed.takes_turn).count();
+        if turns(&best) > 0 {
+            let size = |placed: &Placed| placed.footprint.needs().iter().map(|need| need.peak.0).sum::<u64>();
+            let sizes: Vec<u64> = best.iter().map(size).collect();
+            let mut largest = written.clone();
+            largest.sort_by_key(|model| std::cmp::Reverse(sizes[*model]));
+            let last: Vec<usize> = written.iter().rev().copied().collect();
+            let mut orders = vec![(largest, "the largest model first"), (last, "the last model first")];
+            orders.dedup_by(|one, other| one.0 == other.0);
+            for (order, said) in orders.into_iter().filter(|(order, _)| *order != written) {
+                let Ok(mut other) = self.place_in_order(models, &order) else { continue };
+                if turns(&other) < turns(&best) {
+                    let line = format!("placed {said}: in the order as written, not all have room side by side");
+                    other.iter_mut().for_each(|placed| placed.log.insert(0, line.clone()));
+                    best = other;
+                }
+            }
+        }
+        if self.options().placement.looks_at_runs() {
+            best.iter().for_each(|placed| self.write_log(&placed.session));
+        }
+        Ok(best)
+    }
+
+    /// Places models in an order; as they were placed, in their own.
+    fn place_in_order(&self, models: &[Beside<'_>], order: &[usize]) -> Result<Vec<Placed>> {
+        let mut all: Vec<(usize, Placed)> = Vec::with_capacity(models.len());
+        for &model in order {
+            let beside: Vec<&Footprint> = all.iter().map(|(_, placed)| &placed.footprint).collect();
+            let Beside { name, session, runs } = models[model];
+            let placed = self.place_unlogged(session, runs, &beside).map_err(|error| match error.is_no_room() {
+                true => error.context(name),
+                false => error,
+            })?;
+            all.push((model, placed));
+        }
+        all.sort_by_key(|(model, _)| *model);
+        Ok(all.into_iter().map(|(_, placed)| placed).collect())
+    }
+
+    /// As [`Devices::place`]; nothing is written of it.
+    fn place_unlogged(&self, session: &Session, runs: &[Signature], beside: &[&Footprint]) -> Result<Placed> {
         let mode = self.options().placement;
         if !mode.looks_at_runs() {
             return self.where_it_is(session, runs);
@@ -172,17 +277,18 @@ impl Devices {
             // Runs in stages are planned by the session alone.
             Err(error) if objective.is_some() && error.code() == Code::Unimplemented => {
                 let placed = self.where_it_is(session, runs)?;
-                self.write_log(session);
                 return Ok(Placed { log: vec![format!("by TensorFlow's rules alone: {}", error.message())], ..placed });
             }
             fitted => (fitted?, None),
         };
         let tried = fitted.tried.iter().map(|tried| objective.map_or_else(|| tried.to_string(), |objective| tried.timed(objective)));
-        let least = objective.and_then(|objective| Some(fitted.least?.text(objective)));
+        let bound = objective.zip(fitted.least);
+        let least_seconds = bound.map(|(objective, least)| least.seconds(objective));
+        let least = bound.map(|(objective, least)| least.text(objective));
         let log = turn.map(str::to_string).into_iter().chain(least).chain(tried).collect();
         let placed = session.placed(session.inner().with_placement(fitted.placement)?);
-        self.write_log(&placed);
-        Ok(Placed { session: placed, footprint: Footprint(fitted.footprint), log })
+        let (footprint, compared) = (Footprint(fitted.footprint), fitted.compared.into_iter().map(Compared::from).collect());
+        Ok(Placed { session: placed, footprint, log, compared, least_seconds, takes_turn: turn.is_some() })
     }
 
     /// A session as it is placed, with its footprint.
@@ -192,7 +298,7 @@ impl Devices {
             let plan = session.plan_signature(run)?;
             footprint.add(&plan);
         }
-        Ok(Placed { session: session.clone(), footprint, log: Vec::new() })
+        Ok(Placed { session: session.clone(), footprint, log: Vec::new(), compared: Vec::new(), least_seconds: None, takes_turn: false })
     }
 
     /// The peaks of a session for a signature with dimensions that are N, placed as [`Devices::place`] does it for each N: 1, 2, 4 and

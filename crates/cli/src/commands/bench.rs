@@ -45,6 +45,8 @@ struct Document {
     p10_ms: f64,
     p90_ms: f64,
     runs: u32,
+    /// The step as its plan predicts it; null where a device has neither a table of costs nor a virtual clock.
+    predicted_ms: Option<f64>,
     /// The step on the virtual clock; null where no card's speed is modelled, and for a run in stages.
     modelled_ms: Option<f64>,
     devices: Vec<DevicePeaks>,
@@ -82,6 +84,7 @@ fn time(args: &BenchArgs, options: &DeviceOptions, json: bool, at_once: &AtOnce)
         p10_ms: timing.p10,
         p90_ms: timing.p90,
         runs: args.runs,
+        predicted_ms: replay.predicted_seconds()?.map(|seconds| seconds * 1e3),
         modelled_ms: modelled.map(|step| step.as_nanos() as f64 / 1e6),
         devices: replay.peaks().iter().map(DevicePeaks::new).collect(),
         max_rss_bytes: process::max_rss_bytes(),
@@ -116,6 +119,13 @@ fn text(document: &Document) -> String {
         "{}: median {:.4} ms, 10% below {:.4} ms, 10% above {:.4} ms, {} runs",
         document.case, document.median_ms, document.p10_ms, document.p90_ms, document.runs
     );
+    if let Some(predicted) = document.predicted_ms {
+        // A prediction for cards of modelled speed is no time of this machine.
+        match document.modelled_ms {
+            Some(_) => text += &format!("\npredicted on the virtual clock: {predicted:.6} ms"),
+            None => text += &format!("\npredicted {predicted:.4} ms, measured {:.2} times as much", document.median_ms / predicted),
+        }
+    }
     if let Some(modelled) = document.modelled_ms {
         text += &format!("\non the virtual clock: {modelled:.6} ms");
     }

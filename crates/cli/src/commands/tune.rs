@@ -97,7 +97,7 @@ fn plans(devices: &Devices, args: &TuneArgs) -> Result<Vec<Plan>> {
             return wrong_use(format!("{}: times are for one size: give each feed a shape, as --feed-shape x=32x6", model.label));
         };
         let runs: Vec<Signature> = init.into_iter().chain([signature]).collect();
-        let placed = load::place(devices, &model.label, &model.session, &runs, &[])?;
+        let placed = load::place(devices, &model.label, &model.session, &runs)?;
         placed.log.iter().for_each(output::note);
         for run in &runs {
             plans.push(placed.session.plan_signature(run)?);

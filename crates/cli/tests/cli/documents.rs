@@ -218,7 +218,10 @@ fn a_log_of_placements_leaves_room_for_the_document() {
 fn a_bench() {
     let text = plimsoll("bench mlp_sgd_ref --runs 5 --json --memory-limit CPU:0=1MiB").out;
     let bench: Value = serde_json::from_str(&text).unwrap();
-    assert_eq!(keys(&text, &bench), ["case", "median_ms", "p10_ms", "p90_ms", "runs", "modelled_ms", "devices", "max_rss_bytes"]);
+    assert_eq!(
+        keys(&text, &bench),
+        ["case", "median_ms", "p10_ms", "p90_ms", "runs", "predicted_ms", "modelled_ms", "devices", "max_rss_bytes"]
+    );
     let device = &bench["devices"][0];
     assert_eq!(keys(&text, device), ["name", "limit_bytes", "planned_peak_bytes", "measured_peak_bytes"]);
     assert_eq!(device["planned_peak_bytes"], device["measured_peak_bytes"]);

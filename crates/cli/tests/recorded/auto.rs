@@ -32,6 +32,8 @@ impl Case {
             if let (Some(own), Some(tensorflow)) = (own?.predicted_seconds(), tensorflow?.predicted_seconds()) {
                 assert!(own <= tensorflow, "{}: {own} s, {tensorflow} s by TensorFlow's rules", self.name());
                 *faster += usize::from(own < tensorflow);
+                let least = placed.least_seconds.unwrap_or_default();
+                assert!(own >= least * (1.0 - 1e-6), "{}: {own} s, and no placement is below {least} s", self.name());
             }
         }
         let mut values = Vec::new();

@@ -95,7 +95,7 @@ impl Search<'_, '_> {
             && !tried.is_fitted
         {
             let tried = vec![Tried { how, ..tried.clone() }];
-            return Ok(Fitted { placement, footprint: known.footprint.clone(), tried, least: None });
+            return Ok(Fitted { placement, footprint: known.footprint.clone(), tried, least: None, compared: Vec::new() });
         }
         attempt(self.request, placement, how, Vec::new())
     }

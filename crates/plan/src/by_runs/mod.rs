@@ -91,6 +91,56 @@ pub struct Fitted {
     pub tried: Vec<Tried>,
     /// What no placement takes less than; none where it is not known.
     pub least: Option<Least>,
+    /// What TensorFlow's rules, first fit and predicted time come to: nothing by first fit alone.
+    pub compared: Vec<Compared>,
+}
+
+/// A rule that says where nodes go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rule {
+    /// TensorFlow's rules alone.
+    TensorFlow,
+    /// By size.
+    FirstFit,
+    /// By predicted time under the lines.
+    Auto,
+}
+
+impl Rule {
+    /// Its name as an option has it: `tensorflow`, `first-fit`, `auto`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Rule::TensorFlow => "tensorflow",
+            Rule::FirstFit => "first-fit",
+            Rule::Auto => "auto",
+        }
+    }
+}
+
+/// What a rule comes to.
+#[derive(Clone, Debug)]
+pub struct Compared {
+    /// The rule.
+    pub rule: Rule,
+    /// What its placement takes.
+    pub tried: Tried,
+    /// The bytes that it takes of each device.
+    pub footprint: Footprint,
+}
+
+impl fmt::Display for Compared {
+    /// `first-fit: fits: 21.9 us a step, 4 B moved between devices, peaks: CPU:0 4 KiB, GPU:0 7.02 MiB`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Compared { rule, tried, footprint } = self;
+        let peaks = footprint.needs().iter().filter(|need| need.peak > Bytes::ZERO);
+        let peaks: Vec<String> = peaks.map(|need| format!("{} {}", short(&need.name), need.peak)).collect();
+        let (seconds, fits) = (seconds_text(tried.seconds), tried.fits_text());
+        write!(f, "{}: {fits}: {seconds} a step, {} moved between devices, peaks: {}", rule.name(), tried.moved, peaks.join(", "))
+    }
+}
+
+fn short(name: &str) -> &str {
+    name.rsplit("device:").next().unwrap_or(name)
 }
 
 /// What the last run takes at least, whatever its placement. Elementwise works do not count, since they may be fused, nor do copies
@@ -147,8 +197,13 @@ pub enum How {
     Pieces(Vec<Piece>),
     /// By TensorFlow's rules alone.
     TensorFlow,
-    /// By predicted time under the lines.
-    Auto,
+    /// By predicted time under the lines: the attempt of that number, from 1, with the nodes that run on each device.
+    Auto {
+        /// The number.
+        number: usize,
+        /// For each device that has some, its short name and how many.
+        nodes: Vec<(String, usize)>,
+    },
 }
 
 /// A part of a model.
@@ -166,6 +221,15 @@ impl Tried {
     /// Whether every device has the room.
     pub fn fits(&self) -> bool {
         self.needs.iter().all(|(_, needed, left)| left.is_none_or(|left| *needed <= left))
+    }
+
+    /// `fits`, `is made to fit` or `does not fit`.
+    pub fn fits_text(&self) -> &'static str {
+        match (self.fits(), self.is_fitted) {
+            (true, true) => "is made to fit",
+            (true, false) => "fits",
+            _ => "does not fit",
+        }
     }
 
     /// As it prints, with the predicted time of the last run and the bytes that this moves between devices.
@@ -196,6 +260,8 @@ impl Tried {
 
 /// `4.2 us`.
 fn seconds_text(seconds: f64) -> String {
+    // A sum of nothing is -0.
+    let seconds = seconds + 0.0;
     match seconds {
         _ if seconds >= 1.0 => format!("{seconds:.2} s"),
         _ if seconds >= 1e-3 => format!("{:.2} ms", seconds * 1e3),
@@ -203,7 +269,8 @@ fn seconds_text(seconds: f64) -> String {
     }
 }
 
-/// `whole on GPU:0`; `in pieces, 12 nodes from x on GPU:0, 30 nodes from w3 on CPU:0`; `by TensorFlow's rules`; `auto`.
+/// `whole on GPU:0`; `in pieces, 12 nodes from x on GPU:0, 30 nodes from w3 on CPU:0`; `by TensorFlow's rules`; `auto 2, 12 nodes
+/// on GPU:0 and 1 node on CPU:0`.
 impl fmt::Display for How {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -215,7 +282,10 @@ impl fmt::Display for How {
                 }
             },
             How::TensorFlow => f.write_str("by TensorFlow's rules"),
-            How::Auto => f.write_str("auto"),
+            How::Auto { number, nodes } => {
+                let on = |(device, nodes): &(String, usize)| format!("{nodes} {} on {device}", if *nodes == 1 { "node" } else { "nodes" });
+                write!(f, "auto {number}, {}", nodes.iter().map(on).collect::<Vec<_>>().join(" and "))
+            }
         }
     }
 }
@@ -224,16 +294,24 @@ impl fmt::Display for How {
 impl fmt::Display for Tried {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.how)?;
-        f.write_str(match (self.fits(), self.is_fitted) {
-            (true, true) => ": is made to fit: ",
-            (true, false) => ": fits: ",
-            _ => ": does not fit: ",
-        })?;
+        write!(f, ": {}: ", self.fits_text())?;
         let need = |(device, needed, left): &(String, Bytes, Option<Bytes>)| match left {
             Some(left) if needed > left => format!("{device} needs {needed} and has {left} left, {} bytes short", (*needed - *left).0),
             Some(left) => format!("{device} needs {needed} of {left} left"),
             None => format!("{device} needs {needed}, without a limit"),
         };
         f.write_str(&self.needs.iter().map(need).collect::<Vec<_>>().join("; "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_takes_no_time() {
+        assert_eq!(seconds_text(std::iter::empty::<f64>().sum()), "0.0 us");
+        let least = Least { path: -0.0, works: -0.0 };
+        assert!(!least.text(Objective::Latency).contains('-'), "{}", least.text(Objective::Latency));
     }
 }

@@ -27,7 +27,7 @@ pub(super) fn attempt(request: &PlaceRequest<'_>, placement: Placement, how: How
     let needs = needs
         .map(|(index, (need, spec))| (spec.name.short(), need.peak - spec.overhead, request.left(index).map(|left| left - spec.overhead)));
     let tried = Tried { how, needs: needs.collect(), seconds, interval, moved, is_fitted };
-    Ok(Fitted { placement, footprint, tried: vec![tried], least: None })
+    Ok(Fitted { placement, footprint, tried: vec![tried], least: None, compared: Vec::new() })
 }
 
 fn plan(request: &PlaceRequest<'_>, placement: &Placement, run: &Signature, lines: &Lines) -> Result<Plan> {

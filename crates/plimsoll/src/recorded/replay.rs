@@ -233,6 +233,14 @@ impl<'a> Replay<'a> {
         Ok(plan.picture_of_model(self.case.name(), &curves))
     }
 
+    /// The predicted seconds of the last step that does not fail; none where a device has neither a table of costs nor a virtual clock.
+    ///
+    /// # Errors
+    /// As [`Replay::picture`].
+    pub fn predicted_seconds(&self) -> Result<Option<f64>> {
+        Ok(self.session.plan_signature(&self.signature(self.case.last()?)?)?.predicted_seconds())
+    }
+
     /// The devices.
     pub fn devices(&self) -> &Devices {
         &self.devices

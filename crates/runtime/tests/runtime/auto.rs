@@ -6,18 +6,21 @@ use std::sync::Arc;
 
 use plimsoll_base::{Bytes, Code, DataType};
 use plimsoll_cards::Options;
-use plimsoll_device::DeviceKind;
+use plimsoll_device::{DeviceKind, DeviceName};
 use plimsoll_graph::id::Id;
 use plimsoll_graph::{AttrValue, Graph, HostTensor, NodeId, Output, PartialShape, Shape};
 use plimsoll_kernels::CpuKernels;
 use plimsoll_ops::builder::optimizer::{GradientDescent, Optimizer};
 use plimsoll_ops::builder::{Initializer, Variable, VariableKind};
 use plimsoll_ops::{GraphBuilder, Registry};
-use plimsoll_plan::{Feed, Fitted, How, Objective, PlaceOptions, Signature, place};
+use plimsoll_plan::{Feed, Fitted, How, Objective, PlaceOptions, Placement, Signature, place};
 use plimsoll_runtime::{Devices, Session};
 use proptest::prelude::*;
 
+use crate::mutated_loops::{CASES, fed, graph};
+use crate::plan_files::Random;
 use crate::random_graphs::{CARDS, COLUMNS, Made, ROWS, bits, make, steps};
+use crate::shared_loops;
 
 fn registry() -> Arc<Registry> {
     Arc::new(Registry::standard(Arc::new(CpuKernels)))
@@ -121,7 +124,7 @@ fn towers_that_ask_for_nothing_are_spread_over_the_cards() {
     let session = open(&devices, &graph);
     let fitted = session.auto(&runs(count), &[], Objective::Latency).unwrap();
     let chosen = fitted.tried.last().unwrap();
-    assert_eq!((&chosen.how, chosen.is_fitted), (&How::Auto, false), "{:?}", fitted.tried);
+    assert!(matches!(chosen.how, How::Auto { .. }) && !chosen.is_fitted, "{:?}", fitted.tried);
     assert!(fitted.footprint.needs()[1..].iter().all(|need| need.peak > Bytes::ZERO));
     // TensorFlow puts both on the first card.
     let alone = seconds(&fitted, |how| *how == How::TensorFlow);
@@ -311,18 +314,105 @@ fn two_steps(session: &Session, made: &Made, fetch: &str) -> Vec<Vec<u32>> {
     seen
 }
 
+/// Requests as programs write them: whole, without an index, of a job, of a kind that a name has in other letters.
+const REQUESTS: &[&str] = &[
+    "/cpu:0",
+    "/gpu:0",
+    "/device:GPU:1",
+    "/job:localhost/replica:0/task:0/device:GPU:1",
+    "/job:localhost/device:GPU:0",
+    "/device:GPU:*",
+    "/gpu",
+    "/device:CPU",
+    "/job:localhost",
+    "/task:0",
+];
+
+/// The graph, of which nodes that are no variables ask for some device or for that of another node, each by a number of `requests`.
+fn asking(graph: &Graph, requests: &[u16]) -> Graph {
+    let mut def = graph.to_def();
+    let names: Vec<String> = def.nodes.iter().map(|node| node.name.clone()).collect();
+    for (at, node) in def.nodes.iter_mut().enumerate() {
+        let number = requests[at % requests.len()] as usize;
+        let is_pinned = node.op.contains("Var") || node.op.starts_with("Assign") || node.attrs.contains_key("_class");
+        match number % 6 {
+            _ if is_pinned || at == 0 => {}
+            0 | 1 => node.device = REQUESTS[number / 6 % REQUESTS.len()].to_string(),
+            2 if node.device.is_empty() => {
+                let label = format!("loc:@{}", names[number / 6 % at]);
+                node.attrs.insert("_class".to_string(), AttrValue::texts(&[label]));
+            }
+            _ => {}
+        }
+    }
+    Graph::resolve(def, registry().table()).unwrap()
+}
+
+/// What a graph asks for that a placement does not keep. Where not all can be kept, and of what uses a variable, which is where that is,
+/// what TensorFlow's placement does not keep either is left out.
+fn broken(graph: &Graph, devices: &Devices, tensorflow: &Placement, is_all_kept: bool, placement: &Placement) -> Vec<String> {
+    let mut found = Vec::new();
+    for (id, node) in graph.nodes().iter() {
+        let on = |placement: &Placement, id: NodeId| devices.specs()[placement.devices[id].index()].name.clone();
+        let uses_variable = node.inputs.iter().any(|input| graph.node(input.node).op.contains("Var"));
+        let may_break = |is_kept: &dyn Fn(&Placement) -> bool| (!is_all_kept || uses_variable) && !is_kept(tensorflow);
+        if !node.device.is_empty() {
+            let asked = DeviceName::parse(&node.device).unwrap();
+            let is_kept = |placement: &Placement| on(placement, id).satisfies(&asked);
+            if !is_kept(placement) && !may_break(&is_kept) {
+                found.push(format!("{} asks for {} and is on {}", node.name, node.device, on(placement, id)));
+            }
+        }
+        let Some(AttrValue::List(list)) = node.attrs.get("_class") else { continue };
+        for label in list.bytes.iter().filter_map(|label| std::str::from_utf8(label.strip_prefix(b"loc:@")?).ok()) {
+            let Some(with) = graph.find(label) else { continue };
+            let is_kept = |placement: &Placement| on(placement, id) == on(placement, with);
+            if !is_kept(placement) && !may_break(&is_kept) {
+                found.push(format!("{} is on {}, and {label} on {}", node.name, on(placement, id), on(placement, with)));
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn a_placement_that_breaks_a_request_is_seen() {
+    let made = make(&[], VariableKind::Resource, &[]);
+    let mut graph = made.graph.to_def();
+    graph.nodes[0].device = "/device:GPU:*".to_string();
+    let graph = Graph::resolve(graph, registry().table()).unwrap();
+    let devices = Devices::open(&two_cards()).unwrap();
+    let kept = place(&graph, &registry(), devices.specs(), &PlaceOptions::new(true)).unwrap();
+    assert!(broken(&graph, &devices, &kept, true, &kept).is_empty());
+    let mut other = kept.clone();
+    other.devices[NodeId::from_index(0)] = Id::from_index(0);
+    assert_eq!(broken(&graph, &devices, &other, true, &other).len(), 1);
+    assert!(broken(&graph, &devices, &other, false, &other).is_empty());
+}
+
 proptest! {
     #![proptest_config(cases(200))]
 
     /// Graphs of which some nodes ask for devices, on cards with room for all, some or nothing.
     #[test]
     fn constraints_lines_and_values_hold(
-        steps in steps(), chosen in any::<u16>(), resource in any::<bool>(), asks in any::<bool>(), room in 1u64..24
+        steps in steps(), chosen in any::<u16>(), resource in any::<bool>(), asks in any::<bool>(), room in 1u64..24,
+        requests in prop::collection::vec(any::<u16>(), 1..24), soft in any::<bool>(),
     ) {
         let kind = if resource { VariableKind::Resource } else { VariableKind::Reference };
-        let made = make(&steps, kind, if asks { CARDS } else { &[] });
+        let mut made = make(&steps, kind, if asks { CARDS } else { &[] });
+        made.graph = asking(&made.graph, &requests);
         let fetch = made.values[1 + chosen as usize % (made.values.len() - 1)].clone();
-        let devices = Devices::open(&cards(room * 4096)).unwrap();
+        let devices = Devices::open(&cards(room * 4096).soft_placement(soft)).unwrap();
+        let tensorflow = match place(&made.graph, &registry(), devices.specs(), &PlaceOptions::new(soft)) {
+            Ok(placement) => placement,
+            // What TensorFlow refuses is refused.
+            Err(error) => {
+                let refused = Session::new(&devices, &made.graph, registry()).err().map(|error| error.code());
+                prop_assert_eq!(refused, Some(error.code()));
+                return Ok(());
+            }
+        };
         let session = open(&devices, &made.graph);
         let runs = [init(), signature(&fetch)];
         let fitted = match session.auto(&runs, &[], Objective::Latency) {
@@ -340,8 +430,12 @@ proptest! {
         // TensorFlow's placer takes all nodes as they are placed.
         let name = |node| devices.specs()[fitted.placement.devices[node].index()].name.to_string();
         let assigned: BTreeMap<_, _> = session.graph().nodes().ids().map(|node| (node, name(node))).collect();
-        let again = place(session.graph(), &registry(), devices.specs(), &PlaceOptions { assigned, ..PlaceOptions::new(true) });
+        let again = place(session.graph(), &registry(), devices.specs(), &PlaceOptions { assigned, ..PlaceOptions::new(soft) });
         prop_assert_eq!(again.unwrap().devices, fitted.placement.devices.clone());
+        // Soft placement gives up what cannot be: all is kept where nothing has to be given up.
+        let is_hard = place(&made.graph, &registry(), devices.specs(), &PlaceOptions::new(false)).is_ok();
+        let broken = broken(session.graph(), &devices, &tensorflow, is_hard, &fitted.placement);
+        prop_assert!(broken.is_empty(), "{:?}", broken);
         let placed = session.with_placement(fitted.placement.clone()).unwrap();
         let got = two_steps(&placed, &made, &fetch);
         for (report, need) in devices.report().iter().zip(fitted.footprint.needs()) {
@@ -351,6 +445,33 @@ proptest! {
         let plain = make(&steps, kind, &[]);
         prop_assert_eq!(got, two_steps(&open(&processor, &plain.graph), &plain, &fetch));
     }
+}
+
+/// Loops whose nodes ask for devices at random: no step takes less than what is said that every placement takes.
+#[test]
+fn bounds_of_loops_hold() {
+    let devices = Devices::open(&two_cards()).unwrap();
+    let mut compared = 0;
+    for (number, (case, has_variables, feeds, fetches)) in CASES.iter().enumerate() {
+        for seed in 0..6 {
+            let mut random = Random((number as u64) << 32 | seed);
+            let names: &[&str] = if seed == 0 { &[""] } else { &["", "", "/cpu:0", "/gpu:0", "/gpu:1"] };
+            let session = shared_loops::session(&devices, shared_loops::scattered(graph(case), names, &mut random));
+            let feed = |name: &&str| {
+                let value = fed(case, name, 5);
+                Feed { tensor: format!("{name}:0"), data_type: value.data_type(), shape: value.shape().clone(), value: None }
+            };
+            let fetches = fetches.iter().map(|name| name.to_string()).collect();
+            let step = Signature { feeds: feeds.iter().map(feed).collect(), fetches, ..Signature::default() };
+            let runs: Vec<Signature> = has_variables.then(init).into_iter().chain([step]).collect();
+            let Ok(fitted) = session.auto(&runs, &[], Objective::Latency) else { continue };
+            let (Some(least), Some(chosen)) = (fitted.least, fitted.tried.last()) else { continue };
+            let least = least.seconds(Objective::Latency);
+            assert!(chosen.seconds >= least * (1.0 - 1e-6), "{case}, seed {seed}: {least} {:?}", fitted.tried);
+            compared += 1;
+        }
+    }
+    assert!(compared > 20, "only {compared} bounds were compared");
 }
 
 proptest! {

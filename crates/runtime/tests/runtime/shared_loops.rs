@@ -17,7 +17,7 @@ use crate::plan_files::Random;
 use crate::random_graphs::guarded;
 
 /// Nodes that ask for devices at random, in functions too.
-fn scattered(mut graph: GraphDef, devices: &[&str], random: &mut Random) -> GraphDef {
+pub fn scattered(mut graph: GraphDef, devices: &[&str], random: &mut Random) -> GraphDef {
     let functions = graph.library.functions.iter_mut().flat_map(|function| &mut function.nodes);
     for node in graph.nodes.iter_mut().chain(functions) {
         let is_pinned = node.op.contains("Variable") || node.op.contains("VarHandle") || node.attrs.contains_key("_class");
@@ -28,7 +28,7 @@ fn scattered(mut graph: GraphDef, devices: &[&str], random: &mut Random) -> Grap
     graph
 }
 
-fn session(devices: &Devices, graph: GraphDef) -> Session {
+pub fn session(devices: &Devices, graph: GraphDef) -> Session {
     let registry = Arc::new(Registry::standard(Arc::new(CpuKernels)));
     Session::new(devices, &Graph::resolve(graph, registry.table()).unwrap(), registry).unwrap()
 }
@@ -39,7 +39,7 @@ pub fn shared(plan: &Plan) -> usize {
     commands.filter(|command| matches!(&command.work, Work::Loop { with, .. } if !with.is_empty())).count()
 }
 
-fn bits(values: &[HostTensor]) -> Vec<Vec<u8>> {
+pub fn bits(values: &[HostTensor]) -> Vec<Vec<u8>> {
     values.iter().map(|value| value.dense().unwrap().bytes().unwrap().to_vec()).collect()
 }
 

@@ -5,6 +5,7 @@ mod planned;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use plimsoll::placing::Beside;
 use plimsoll::signature::BoundPlan;
 use plimsoll::{
     Cancellation, Code, Devices, Error, Footprint, HostTensor, Joint, Kind, Placed, RunMetadata, Session, Signature, Together, Unfed,
@@ -174,13 +175,15 @@ fn works(devices: &Devices, args: &EvalArgs) -> Result<Vec<Work>> {
     }
     let wanted = models.wanted(devices, &args.fetch, &[])?;
     let each = models.into_all().into_iter().zip(feeds).zip(inits).zip(wanted);
-    let mut works: Vec<Work> = Vec::with_capacity(args.models.len());
-    for (((model, feeds), init), wanted) in each {
+    let asked: Vec<Asked> =
+        each.map(|(((model, feeds), init), wanted)| Asked::new(model, feeds, init, wanted, args)).collect::<Result<_>>()?;
+    let beside: Vec<Beside<'_>> = asked.iter().map(Asked::beside).collect();
+    let placed = match args.parallel {
+        true => load::place_all(devices, &beside)?,
         // One after the other, each has the devices to itself.
-        let beside = works.iter().filter(|_| args.parallel).map(|work| &work.footprint).collect::<Vec<_>>();
-        works.push(Work::new(devices, model, feeds, init, wanted, &beside, args)?);
-    }
-    Ok(works)
+        false => beside.iter().map(|model| load::place(devices, model.name, model.session, model.runs)).collect::<Result<_>>()?,
+    };
+    Ok(asked.into_iter().zip(placed).map(|(asked, placed)| asked.placed(placed)).collect())
 }
 
 /// Why models that were to run at the same time do not, and in which rounds they run.
@@ -243,36 +246,50 @@ fn read_feed(text: &str) -> Result<(&str, HostTensor)> {
     Ok((name, tensor))
 }
 
-impl Work {
-    fn new(
-        devices: &Devices,
-        model: Opened,
-        feeds: Vec<(String, HostTensor)>,
-        init: Vec<String>,
-        wanted: Wanted,
-        beside: &[&Footprint],
-        args: &EvalArgs,
-    ) -> Result<Work> {
-        let session = &model.session;
+/// One model's part of the command, before it is placed.
+struct Asked {
+    label: String,
+    session: Session,
+    runs: Vec<Signature>,
+    feeds: Vec<(String, HostTensor)>,
+    wanted: Wanted,
+    init: Vec<String>,
+    restore: Option<PathBuf>,
+    planned: Option<BoundPlan>,
+    is_traced: bool,
+}
+
+impl Asked {
+    fn new(model: Opened, feeds: Vec<(String, HostTensor)>, init: Vec<String>, wanted: Wanted, args: &EvalArgs) -> Result<Asked> {
         // The placement that was tried takes the place of the model's own.
-        let init = if init.is_empty() { session.preparation_for(&wanted.names()) } else { init };
+        let init = if init.is_empty() { model.session.preparation_for(&wanted.names()) } else { init };
         let initialise = Signature { targets: init.clone(), ..Signature::default() };
         let initialise = Some(initialise).filter(|_| !init.is_empty());
         let (planned, step) = match &args.plan {
-            Some(path) => (Some(planned::open(path, session, &feeds, &wanted)?), None),
+            Some(path) => (Some(planned::open(path, &model.session, &feeds, &wanted)?), None),
             None => (None, Some(step(&model, &feeds, &wanted)?)),
         };
         let runs: Vec<Signature> = initialise.into_iter().chain(step).collect();
-        let Placed { session, mut footprint, log } = load::place(devices, &model.label, session, &runs, beside)?;
-        log.iter().for_each(output::note);
-        if let Some(planned) = &planned {
-            footprint.add(planned.plan());
-        }
-        let label = model.label;
         let (restore, is_traced) = (args.restore.clone(), args.trace.is_asked());
-        Ok(Work { label, session, feeds, wanted, init, restore, footprint, planned, is_traced })
+        Ok(Asked { label: model.label, session: model.session, runs, feeds, wanted, init, restore, planned, is_traced })
     }
 
+    fn beside(&self) -> Beside<'_> {
+        Beside { name: &self.label, session: &self.session, runs: &self.runs }
+    }
+
+    fn placed(self, placed: Placed) -> Work {
+        let Placed { session, mut footprint, log, .. } = placed;
+        log.iter().for_each(output::note);
+        if let Some(planned) = &self.planned {
+            footprint.add(planned.plan());
+        }
+        let Asked { label, feeds, wanted, init, restore, planned, is_traced, .. } = self;
+        Work { label, session, feeds, wanted, init, restore, footprint, planned, is_traced }
+    }
+}
+
+impl Work {
     /// Runs, and gives everything back to the devices.
     fn run(&self, cancellation: &Cancellation) -> plimsoll::Result<Ran> {
         let values = self.values(&self.session.until(cancellation));

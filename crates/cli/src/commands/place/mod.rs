@@ -82,7 +82,7 @@ fn by_runs(devices: &Devices, model: PathBuf, asked: &AskedArgs) -> Result<Sessi
         return wrong_use("a placement that looks at the runs needs a shape for each feed, as --feed-shape x=32x6");
     };
     let runs: Vec<Signature> = init.iter().chain([signature]).cloned().collect();
-    let placed = load::place(devices, &model.label, &model.session, &runs, &[])?;
+    let placed = load::place(devices, &model.label, &model.session, &runs)?;
     placed.log.iter().for_each(output::note);
     Ok(placed.session)
 }

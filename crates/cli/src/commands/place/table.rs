@@ -58,7 +58,13 @@ impl Row {
     fn of(label: String, nodes: &[usize], all: &[Entry]) -> Row {
         let of = |text: fn(&Entry) -> &str| nodes.iter().map(move |at| text(&all[*at]));
         let same = of(|node| &node.why).all(|why| why == all[nodes[0]].why);
-        let why = if same { all[nodes[0]].why.clone() } else { counted(of(|node| &node.kind), NAMES) };
+        let is_auto = nodes.iter().all(|at| all[*at].kind == "auto");
+        let why = match same {
+            true => all[nodes[0]].why.clone(),
+            // The reason of most of them says more than that there are several.
+            false if is_auto => counted(of(|node| &node.why), 1),
+            false => counted(of(|node| &node.kind), NAMES),
+        };
         Row([label, format!("{} nodes", nodes.len()), counted(of(|node| short(&node.device)), NAMES), why])
     }
 }
@@ -203,6 +209,14 @@ mod tests {
         ];
         assert_eq!(lines(&nodes, false)[1..5], wanted);
         assert_eq!(lines(&nodes, true).len(), 1 + 141 + 1);
+    }
+
+    #[test]
+    fn a_group_placed_by_time_has_a_reason() {
+        let mut nodes: Vec<Entry> = (0..60).map(|k| node(&format!("layer/n{k}"), 0, "auto: 1 us here")).collect();
+        (0..9).for_each(|k| nodes[k].why = format!("auto: {k} us here, 9 us on CPU:1"));
+        nodes.iter_mut().for_each(|node| node.kind = "auto".to_string());
+        assert_eq!(lines(&nodes, false)[1], "layer/n0, ... 60 nodes CPU:0 auto: 1 us here (51), 9 more");
     }
 
     #[test]

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use clap::Args;
 use plimsoll::fit::CurvePoint;
 use plimsoll::page::{self, Picture};
+use plimsoll::placing::{Beside, Compared};
 use plimsoll::share::terminal;
 use plimsoll::{Bytes, Certainty, DevicePlan, Devices, Error, Footprint, Joint, Need, Needs, Pass, Plan, Signature, Together};
 use serde::Serialize;
@@ -94,6 +95,7 @@ pub fn run(args: PlanArgs, options: &DeviceOptions, json: bool) -> Result<ExitCo
     let fitted = Fitted {
         minimums: planned.iter().map(|planned| planned.minimum).collect(),
         curves: if args.curve { curves(&planned) } else { Vec::new() },
+        placements: planned.iter().flat_map(placements).collect(),
     };
     let (plans, footprints): (Vec<Plan>, Vec<Footprint>) = planned.into_iter().map(|planned| (planned.plan, planned.footprint)).unzip();
     let names: Vec<String> = args.models.iter().map(|model| model.display().to_string()).collect();
@@ -120,6 +122,8 @@ struct Planned {
     curves: Vec<(String, Vec<CurvePoint>)>,
     /// The text after a pass, where one was asked for.
     text: String,
+    /// What the rules of placement come to, where it was placed by time.
+    compared: Vec<Compared>,
 }
 
 /// What is known of other limits.
@@ -127,6 +131,22 @@ struct Fitted {
     /// For each model, the smallest limit for it alone.
     minimums: Vec<Bytes>,
     curves: Vec<CurveEntry>,
+    placements: Vec<PlacementEntry>,
+}
+
+/// What the rules of placement come to for a model.
+fn placements(planned: &Planned) -> impl Iterator<Item = PlacementEntry> + '_ {
+    planned.compared.iter().map(|compared| PlacementEntry {
+        model: planned.label.clone(),
+        placement: compared.rule,
+        fits: compared.fits,
+        made_to_fit: compared.is_fitted,
+        predicted_step_seconds: compared.seconds,
+        predicted_interval_seconds: compared.interval,
+        moved_bytes: compared.moved.0,
+        devices: compared.footprint.needs().iter().map(|need| PeakEntry { name: need.name.clone(), peak_bytes: need.peak.0 }).collect(),
+        text: compared.text.clone(),
+    })
 }
 
 /// The curves of the models.
@@ -154,18 +174,20 @@ fn curves(planned: &[Planned]) -> Vec<CurveEntry> {
 
 /// Every model, planned.
 fn plans(devices: &Devices, args: &PlanArgs, requests: Requests, after: Option<Pass>) -> Result<Vec<Planned>> {
-    let mut planned: Vec<Planned> = Vec::with_capacity(args.models.len());
+    let mut asked: Vec<(Signature, Vec<Signature>)> = Vec::with_capacity(args.models.len());
     for (model, Requested { init, signature }) in requests.models.all().iter().zip(requests.all) {
         let Sized::Whole(signature) = signature else {
             let shapes = "a shape for each of its feeds, as --feed-shape x=32x6";
             return wrong_use(format!("{}: its peak for every N is the answer for one model; of several each needs {shapes}", model.label));
         };
-        let runs: Vec<Signature> = init.into_iter().chain([signature.clone()]).collect();
-        let beside: Vec<&Footprint> = match devices.options().placement {
-            mode if mode.looks_at_runs() => planned.iter().map(|planned| &planned.footprint).collect(),
-            _ => Vec::new(),
-        };
-        let one = load::place(devices, &model.label, &model.session, &runs, &beside)?;
+        let runs = init.into_iter().chain([signature.clone()]).collect();
+        asked.push((signature, runs));
+    }
+    let models = requests.models.all().iter();
+    let beside = models.clone().zip(&asked).map(|(model, (_, runs))| Beside { name: &model.label, session: &model.session, runs });
+    let all = load::place_all(devices, &beside.collect::<Vec<_>>())?;
+    let mut planned: Vec<Planned> = Vec::with_capacity(args.models.len());
+    for ((model, (signature, runs)), one) in models.zip(asked).zip(all) {
         one.log.iter().for_each(output::note);
         if let Some(output) = &args.output {
             let file = one.session.plan_file(&signature)?;
@@ -181,7 +203,8 @@ fn plans(devices: &Devices, args: &PlanArgs, requests: Requests, after: Option<P
         }
         let is_asked = args.curve || (args.html.is_some() && plan.stages().is_none());
         let curves = if is_asked { one.session.curves(&signature)? } else { Vec::new() };
-        planned.push(Planned { label: model.label.clone(), plan, footprint: one.footprint, minimum, curves, text });
+        let (footprint, compared) = (one.footprint, one.compared);
+        planned.push(Planned { label: model.label.clone(), plan, footprint, minimum, curves, text, compared });
     }
     Ok(planned)
 }
@@ -232,6 +255,9 @@ struct Document {
     /// The constants that are laid out once, as kernels read them. They are among `constants_bytes`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     laid_out: Vec<LaidOutEntry>,
+    /// Of a model that is placed by time, what TensorFlow's rules, first fit and predicted time come to.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    placements: Vec<PlacementEntry>,
     /// With `--curve`, what less memory costs.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     curve: Vec<CurveEntry>,
@@ -253,6 +279,30 @@ struct Document {
     /// Of several models.
     #[serde(skip_serializing_if = "Option::is_none")]
     in_turn: Option<InTurn>,
+}
+
+/// What a rule of placement comes to.
+#[derive(Clone, Serialize)]
+struct PlacementEntry {
+    model: String,
+    /// `tensorflow`, `first-fit` or `auto`.
+    placement: &'static str,
+    fits: bool,
+    made_to_fit: bool,
+    predicted_step_seconds: f64,
+    /// Between two steps of a stream.
+    predicted_interval_seconds: f64,
+    moved_bytes: u64,
+    devices: Vec<PeakEntry>,
+    #[serde(skip)]
+    text: String,
+}
+
+/// What a device holds at most.
+#[derive(Clone, Serialize)]
+struct PeakEntry {
+    name: String,
+    peak_bytes: u64,
 }
 
 /// Whether there is room.
@@ -524,6 +574,7 @@ impl Document {
             parts: parts.collect(),
             segments: segments.collect(),
             laid_out: laid_out.collect(),
+            placements: fitted.placements.clone(),
             curve: fitted.curves.clone(),
             transfers: transfers.collect(),
             softened: softened.collect(),
@@ -592,11 +643,14 @@ impl DeviceEntry {
 
 fn text(names: &[String], plans: &[Plan], document: &Document, joint: &Joint) -> String {
     if let ([plan], [footprint]) = (plans, joint.footprints()) {
-        return plan.with_footprint(footprint).to_string() + &curve_text(&document.curve);
+        let placements: String = document.placements.iter().map(|entry| format!("\nplacement {}", entry.text)).collect();
+        return plan.with_footprint(footprint).to_string() + &placements + &curve_text(&document.curve);
     }
     let mut text = String::new();
     for ((name, plan), footprint) in names.iter().zip(plans).zip(joint.footprints()) {
-        text += &format!("{name}\n{}\n\n", plan.with_footprint(footprint));
+        let of_model = document.placements.iter().filter(|entry| entry.model == **name);
+        let placements: String = of_model.map(|entry| format!("\nplacement {}", entry.text)).collect();
+        text += &format!("{name}\n{}{placements}\n\n", plan.with_footprint(footprint));
     }
     for need in joint.needs() {
         let device = need.name.rsplit("device:").next().unwrap_or_default();

@@ -74,24 +74,21 @@ fn tails(problem: &Problem, readers: &Readers, seconds: impl Fn(usize) -> f64) -
 /// of works where these weigh least. That holds for all weights: here they are alike, or as fast as the kind is.
 pub(super) fn least(problem: &Problem, readers: &Readers, engines: &[(usize, usize)]) -> Least {
     let works = 0..problem.works.len();
-    let seconds = |work: usize| if problem.works[work].is_apart { problem.least_seconds(work) } else { 0.0 };
+    let on = |work: usize| problem.choices.of(problem.works[work].part as usize).iter();
+    let seconds = |work: usize| on(work).map(|device| problem.floor(work, usize::from(*device)).last).fold(f64::INFINITY, f64::min);
     let tails = tails(problem, readers, seconds);
     let path = works.clone().map(|work| seconds(work) + tails[work]).fold(0.0, f64::max);
     // Each engine once, with the kind of its devices.
     let mut kind_of: Vec<(usize, usize)> = engines.iter().zip(&problem.kind_of).map(|(own, kind)| (own.0, usize::from(*kind))).collect();
     kind_of.sort_unstable();
     kind_of.dedup_by_key(|(engine, _)| *engine);
-    let counts = works.filter(|work| problem.works[*work].fused_into.is_none() && problem.works[*work].is_apart);
     let alone: Vec<f64> =
-        (0..problem.kinds).map(|kind| counts.clone().map(|work| problem.seconds[work * problem.kinds + kind]).sum()).collect();
+        (0..problem.kinds).map(|kind| works.clone().map(|work| problem.floors[work * problem.kinds + kind].busy).sum()).collect();
     let weighed = |weight_of: &dyn Fn(usize) -> f64| {
         let all: f64 = kind_of.iter().map(|(_, kind)| weight_of(*kind)).sum();
-        let seconds = |work: usize, device: usize| problem.seconds(work, device) * weight_of(usize::from(problem.kind_of[device]));
-        let least = |work: usize| {
-            let devices = problem.choices.of(problem.works[work].part as usize).iter();
-            devices.map(|device| seconds(work, usize::from(*device))).fold(f64::INFINITY, f64::min)
-        };
-        let sum: f64 = counts.clone().map(least).sum();
+        let seconds = |work: usize, device: usize| problem.floor(work, device).busy * weight_of(usize::from(problem.kind_of[device]));
+        let least = |work: usize| on(work).map(|device| seconds(work, usize::from(*device))).fold(f64::INFINITY, f64::min);
+        let sum: f64 = works.clone().map(least).sum();
         if all > 0.0 && sum.is_finite() { sum / all } else { 0.0 }
     };
     let as_fast = |kind: usize| if alone[kind] > 0.0 { 1.0 / alone[kind] } else { 0.0 };

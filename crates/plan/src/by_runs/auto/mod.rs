@@ -8,6 +8,7 @@
 //! its choice is the same under every line that holds it. Where plans take more than the paper said, its lines become tighter and the
 //! search goes on.
 
+mod before;
 mod bounds;
 mod moments;
 mod parts;
@@ -22,28 +23,31 @@ mod tests;
 use plimsoll_base::{Bytes, Error, Result};
 use plimsoll_device::DeviceSpec;
 use plimsoll_graph::id::Id;
-use plimsoll_graph::{IdVec, NodeId};
 use plimsoll_placer::Device;
 
-use self::problem::{Joins, Problem};
+use self::problem::{Joins, Problem, Runs};
 use self::search::Search;
 use super::first_fit::first_fit_among;
 use super::trial::{attempt, no_room, plan_request};
 use super::wholes::Wholes;
-use super::{Fitted, How, Least, Objective, Piece, PlaceRequest, Tried};
-use crate::lir::Lir;
-use crate::passes::{Pass, lirs_at};
+use super::{Compared, Fitted, How, Least, Objective, Piece, PlaceRequest, Rule, Tried};
+use crate::passes::{Pass, lir_at, lirs_at};
 use crate::place::{Placement, Why, place};
 use crate::request::Request;
 
 /// Of placements whose steps take no more than so many times the least, the one that moves the fewest bytes is taken.
 const NEAR: f64 = 1.02;
 
-/// How many placements are made to fit where others fit as they are.
-const SQUEEZED: usize = 2;
+/// How many placements of a run are made to fit where others fit as they are, and of a run that is not small.
+const SQUEEZED: usize = 4;
+const SQUEEZED_OF_LARGE: usize = 2;
 
-/// How often lines are made tighter.
-const ROUNDS: usize = 4;
+/// How often lines are corrected, and those of a run that is not small.
+const ROUNDS: usize = 8;
+const ROUNDS_OF_LARGE: usize = 4;
+
+/// A line is made wider where that is more than this part of it.
+const LOOSE: u64 = 64;
 
 /// Places a model so that its last run takes the least predicted time, or a stream of it the least time between steps, among the
 /// placements that were found to fit. It is no slower on paper than TensorFlow's placement, where that fits, or than one device alone.
@@ -56,13 +60,26 @@ pub fn auto(request: &PlaceRequest<'_>, objective: Objective) -> Result<Fitted> 
     let wholes = Wholes::new(request)?;
     let mut tensorflow = place(request.graph, request.registry, request.devices, &request.options)?;
     request.beside.iter().for_each(|(node, beside)| tensorflow.devices[*node] = tensorflow.devices[*beside]);
-    let mut trials = Trials { request, objective, wholes: &wholes, tensorflow: &tensorflow, fitted: Vec::new(), refused: None };
+    let mut trials = Trials {
+        request,
+        objective,
+        wholes: &wholes,
+        tensorflow: &tensorflow,
+        fitted: Vec::new(),
+        refused: None,
+        of_first_fit: None,
+        is_small: true,
+    };
     trials.attempt(tensorflow.clone(), How::TensorFlow);
     let mut paper = None;
     if let Some(run) = request.runs.last().filter(|_| !wholes.units.free.is_empty()) {
         let lines = request.lines(Vec::new());
-        let plan = plan_request(request, &wholes.of[0].1, run, &lines);
-        paper = lirs_at(&plan, Pass::Transfer, Pass::Fuse).ok().and_then(|[apart, fused]| trials.papers(&plan, &apart, &fused));
+        let plan = |run| plan_request(request, &wholes.of[0].1, run, &lines);
+        let of_before = |run| lir_at(&plan(run), Pass::Fuse).ok();
+        let before = || request.runs[..request.runs.len() - 1].iter().filter_map(of_before).collect();
+        let last = lirs_at(&plan(run), Pass::Transfer, Pass::Fuse).ok();
+        let runs = last.map(|[apart, fused]| Runs { apart, fused, before: before() });
+        paper = runs.and_then(|runs| trials.papers(&plan(run), &runs));
         if paper.is_none() {
             trials.alone(|_| true);
             trials.first_fit();
@@ -71,7 +88,7 @@ pub fn auto(request: &PlaceRequest<'_>, objective: Objective) -> Result<Fitted> 
     let mut chosen = trials.choose()?;
     if let Some((problem, least)) = paper {
         chosen.least = Some(least);
-        explain(request, objective, &wholes, &problem, &mut chosen.placement);
+        explain(request, objective, &wholes, &problem, &mut chosen);
     }
     Ok(chosen)
 }
@@ -84,22 +101,27 @@ struct Trials<'r, 'a> {
     fitted: Vec<Fitted>,
     /// Why the first placement that cannot be planned cannot.
     refused: Option<Error>,
+    /// Where in `fitted` the placement of first fit is, if that fits.
+    of_first_fit: Option<usize>,
+    /// Whether the last run is small: its plans take little time.
+    is_small: bool,
 }
 
 impl Trials<'_, '_> {
     /// Tries each kind of device alone, first fit, and what searches find on paper; each search has one of its own. The last paper, and
     /// what every assignment takes there; none where there is no plan to take it from.
-    fn papers(&mut self, plan: &Request<'_>, apart: &Lir, fused: &Lir) -> Option<(Problem, Least)> {
+    fn papers(&mut self, plan: &Request<'_>, runs: &Runs) -> Option<(Problem, Least)> {
         let mut last = None;
         for joins in [Joins::Fused, Joins::Nothing] {
-            let Ok(problem) = Problem::new(self.request, self.wholes, plan, apart, fused, joins) else { continue };
+            let Ok(problem) = Problem::new(self.request, self.wholes, plan, runs, joins) else { continue };
             let mut search = Search::new(&problem, self.request.devices, self.objective);
             let is_large = problem.works.len() > search::LARGE;
             let starts = std::iter::once(self.tensorflow).chain(self.wholes.of.iter().map(|(_, placement)| placement));
             let starts: Vec<Vec<Device>> = starts.map(|placement| assignment(&problem, self.wholes, placement)).collect();
             if last.is_none() {
                 // Plans of runs that are not small take long: not on a device that is slower on paper.
-                let is_small = problem.works.len() <= search::SMALL;
+                self.is_small = problem.works.len() <= search::SMALL;
+                let is_small = self.is_small;
                 self.alone(|device| is_small || !search.is_clearly_slower(&starts[1 + device], &starts[0]));
                 self.first_fit();
             }
@@ -157,39 +179,92 @@ impl Trials<'_, '_> {
 
     /// Tries the pieces of first fit, unless they are like a placement before.
     fn first_fit(&mut self) {
-        if let Ok(mut pieces) = first_fit_among(self.request, self.wholes, &self.fitted)
-            && self.fitted.iter().all(|before| before.placement.devices != pieces.placement.devices)
-        {
+        let Ok(mut pieces) = first_fit_among(self.request, self.wholes, &self.fitted) else { return };
+        let before = self.fitted.iter().position(|before| before.placement.devices == pieces.placement.devices);
+        self.of_first_fit = Some(before.unwrap_or(self.fitted.len()));
+        if before.is_none() {
             pieces.tried.drain(..pieces.tried.len() - 1);
             self.fitted.push(pieces);
         }
     }
 
-    /// Looks for the best assignment, and plans with it; once more under tighter lines where that takes more than the paper said.
+    /// Looks for the best assignment, and plans with it. Where the plan does not fit, others are looked for under lines.
     fn search(&mut self, problem: &Problem, search: &mut Search<'_>, starts: &[Vec<Device>]) {
         // First as if there were no lines: what is found then is found again under lines that just hold it.
-        let lines = search.take_lines();
-        let mut found = search.best(starts);
-        if self.attempt_found(problem, &found).is_some_and(|tried| tried.fits()) {
-            return;
+        search.set_lines(vec![None; problem.lines.len()]);
+        let free = search.best(starts);
+        let tried = self.attempt_found(problem, &free);
+        let Some(free) = free.last().filter(|_| !tried.as_ref().is_some_and(Tried::fits)) else { return };
+        // Where the paper says more than that plan takes, its lines are wider.
+        let peaks = search.peaks(free);
+        let wider = |device: usize| {
+            let need = tried.as_ref().map_or(peaks[device], |tried| needed(self.request, tried, device));
+            problem.lines[device].map(|line| corrected(problem, need, peaks[device], device).max(line))
+        };
+        search.set_lines((0..peaks.len()).map(wider).collect());
+        let repaired = search.repaired(free);
+        let starts: Vec<Vec<Device>> = starts.iter().chain([free, &repaired]).cloned().collect();
+        let mut found = search.best(&starts);
+        let (mut is_wider, mut is_settled) = (false, false);
+        for _ in 0..if self.is_small { ROUNDS } else { ROUNDS_OF_LARGE } {
+            let Some(tried) = self.attempt_found(problem, &found) else { break };
+            let Some(devices) = found.pop() else { break };
+            let peaks = search.peaks(&devices);
+            let before = search.lines().to_vec();
+            let lines =
+                if tried.fits() { self.loosened(problem, &tried, &peaks) } else { self.tightened(problem, &tried, &peaks, &before) };
+            let is_worth_it = |(new, old): (&Option<u64>, &Option<u64>)| new.zip(*old).is_some_and(|(new, old)| new > old + old / LOOSE);
+            // Lines that are too tight for what was found are made wider, until that was too much.
+            match lines {
+                Some(lines) if !tried.fits() => {
+                    is_settled |= is_wider;
+                    search.set_lines(lines);
+                }
+                Some(lines) if !is_settled && lines.iter().zip(&before).any(is_worth_it) => {
+                    is_wider = true;
+                    search.set_lines(lines);
+                }
+                _ => break,
+            }
+            found = vec![search.again(&devices)];
         }
-        search.set_lines(lines);
-        for round in 0..ROUNDS {
-            let before = found.pop();
-            found = match before {
-                Some(before) if round > 0 => vec![search.again(&before)],
-                before => search.best(&starts.iter().cloned().chain(before).collect::<Vec<_>>()),
-            };
-            let devices = self.request.devices;
-            let Some(tried) = self.attempt_found(problem, &found).filter(|tried| !tried.fits()) else { break };
-            let over = |device: usize| {
-                let name = devices[device].name.short();
-                let need = tried.needs.iter().find(|(short, ..)| *short == name);
-                need.and_then(|(_, needed, left)| left.filter(|left| left < needed).map(|left| *needed - left)).unwrap_or_default()
-            };
-            let over: Vec<Bytes> = (0..devices.len()).map(over).collect();
-            search.tighten(&over);
+        if self.request.fit && self.is_small {
+            self.between(problem, search, free);
         }
+    }
+
+    /// Lines that are lower by what a plan takes more than the paper said, where it does not fit; none where the paper knows nothing that
+    /// is lower.
+    fn tightened(&self, problem: &Problem, tried: &Tried, peaks: &[u64], lines: &[Option<u64>]) -> Option<Vec<Option<u64>>> {
+        // Over lines on paper, too: there is nothing under them.
+        if peaks.iter().zip(lines).any(|(peak, line)| line.is_some_and(|line| *peak > line)) {
+            return None;
+        }
+        let lower = |device: usize| {
+            let line = lines[device]?;
+            let need = needed(self.request, tried, device);
+            // With a plan over its line that is less than the paper's peak of it: it is not found again.
+            let is_over = problem.lines[device].is_some_and(|most| need > most);
+            Some(if is_over { corrected(problem, need, peaks[device], device).min(line) } else { line })
+        };
+        Some((0..peaks.len()).map(|device| problem.lines[device].and_then(|_| lower(device))).collect())
+    }
+
+    /// Lines that are as wide as the difference of a plan that fits from its paper allows.
+    fn loosened(&self, problem: &Problem, tried: &Tried, peaks: &[u64]) -> Option<Vec<Option<u64>>> {
+        let of =
+            |device: usize| problem.lines[device].map(|_| corrected(problem, needed(self.request, tried, device), peaks[device], device));
+        Some((0..peaks.len()).map(of).collect())
+    }
+
+    /// Tries what is fastest where devices hold more than their lines, but less than what is fastest without lines takes: making its plan to
+    /// fit may cost less than another device.
+    fn between(&mut self, problem: &Problem, search: &mut Search<'_>, free: &[Device]) {
+        let peaks = search.peaks(free);
+        let middle = |device: usize| problem.lines[device].map(|line| line.max(line / 2 + peaks[device] / 2));
+        search.set_lines((0..peaks.len()).map(middle).collect());
+        let found = search.again(free);
+        self.attempt_found(problem, &[found]);
     }
 
     /// Plans with assignments that a search found; the last attempt.
@@ -197,9 +272,27 @@ impl Trials<'_, '_> {
         let mut last = None;
         for devices in found {
             let placement = placement(self.request, self.wholes, problem, devices);
-            last = self.attempt(placement, How::Auto).cloned();
+            let how = self.named(&placement);
+            last = self.attempt(placement, how).cloned();
         }
         last
+    }
+
+    /// The name of a placement that a search found: how many were before it, and what it has where.
+    fn named(&self, placement: &Placement) -> How {
+        let is_auto = |fitted: &&Fitted| fitted.tried.iter().any(|tried| matches!(tried.how, How::Auto { .. }));
+        let on = |device: usize| {
+            let runs = placement.devices.iter().filter(|(node, at)| at.index() == device && self.wholes.runs[*node]).count();
+            Some((self.request.devices[device].name.short(), runs)).filter(|(_, runs)| *runs > 0)
+        };
+        let nodes = (0..self.request.devices.len()).filter_map(on).collect();
+        How::Auto { number: 1 + self.fitted.iter().filter(is_auto).count(), nodes }
+    }
+
+    /// What a rule comes to with a placement that was tried.
+    fn compared(&self, rule: Rule, index: usize) -> Option<Compared> {
+        let Fitted { tried, footprint, .. } = &self.fitted[index];
+        Some(Compared { rule, tried: tried.last()?.clone(), footprint: footprint.clone() })
     }
 
     /// The fastest that fits, of several that are nearly as fast and no slower than TensorFlow's the one that moves least; else the same of
@@ -229,10 +322,13 @@ impl Trials<'_, '_> {
         let best = near.min_by(|one, other| moved(one).cmp(&moved(other)).then(time(one).total_cmp(&time(other))));
         let mut tried: Vec<Tried> = self.fitted.iter().flat_map(|fitted| fitted.tried.clone()).collect();
         let Some(best) = best else { return Err(no_room(&tried, "on one device or on several")) };
+        let of_tensorflow = self.fitted.iter().position(|fitted| fitted.placement.devices == self.tensorflow.devices);
+        let rules = [(Rule::TensorFlow, of_tensorflow), (Rule::FirstFit, self.of_first_fit), (Rule::Auto, Some(best))];
+        let compared = rules.into_iter().filter_map(|(rule, index)| self.compared(rule, index?)).collect();
         let chosen = self.fitted.swap_remove(best);
         tried.retain(|tried| chosen.tried.last() != Some(tried));
         tried.extend(chosen.tried.last().cloned());
-        Ok(Fitted { tried, ..chosen })
+        Ok(Fitted { tried, compared, ..chosen })
     }
 
     /// What is to be small, of an attempt.
@@ -240,23 +336,28 @@ impl Trials<'_, '_> {
         self.fitted[index].tried.last().map_or(f64::INFINITY, |tried| tried.rate(self.objective))
     }
 
-    /// Has plans made to fit that would be faster than those that fit as they are: the fastest of them. Where none fits, all of them: where
-    /// that is not enough, their shortfall is the true one.
+    /// Has plans made to fit that would be faster than those that fit as they are, the fastest first. Where none fits, all of them: where that
+    /// is not enough, their shortfall is the true one.
     fn squeeze(&mut self) {
         let fits = |index: &usize| self.fitted[*index].tried.last().is_some_and(Tried::fits);
         let (fitting, mut over): (Vec<usize>, Vec<usize>) = (0..self.fitted.len()).partition(fits);
+        let mut least = fitting.iter().map(|index| self.time(*index)).fold(f64::INFINITY, f64::min);
         if !fitting.is_empty() {
-            let least = fitting.iter().map(|index| self.time(*index)).fold(f64::INFINITY, f64::min);
-            over.retain(|index| self.time(*index) < least);
             over.sort_by(|one, other| self.time(*one).total_cmp(&self.time(*other)));
-            over.truncate(SQUEEZED);
+            over.truncate(if self.is_small { SQUEEZED } else { SQUEEZED_OF_LARGE });
         }
         let most: Vec<Option<Bytes>> = (0..self.request.devices.len()).map(|device| self.request.left(device)).collect();
         for index in over {
             let fitted = &self.fitted[index];
             let Some(how) = fitted.tried.last().map(|tried| tried.how.clone()) else { continue };
+            if self.time(index) >= least && !fitting.is_empty() {
+                continue;
+            }
             if let Ok(lower) = attempt(self.request, fitted.placement.clone(), how, most.clone()) {
                 self.fitted[index] = lower;
+                if self.fitted[index].tried.last().is_some_and(Tried::fits) {
+                    least = least.min(self.time(index));
+                }
             }
         }
     }
@@ -278,38 +379,44 @@ fn assignment(problem: &Problem, wholes: &Wholes, placement: &Placement) -> Vec<
 /// The placement of an assignment. What does not run goes beside what it exchanges tensors with.
 fn placement(request: &PlaceRequest<'_>, wholes: &Wholes, problem: &Problem, devices: &[Device]) -> Placement {
     let whole_of = |device: Device| wholes.of.iter().position(|(id, _)| id.index() == usize::from(device)).unwrap_or(0);
-    let parts = || problem.part_of_unit.iter();
-    let mut of_unit: Vec<Option<usize>> = parts().map(|part| part.map(|part| whole_of(devices[part as usize]))).collect();
-    let mut unit_of: IdVec<NodeId, Option<usize>> = IdVec::filled(None, request.graph.nodes().len());
-    wholes.units.free.iter().enumerate().for_each(|(unit, nodes)| nodes.iter().for_each(|node| unit_of[*node] = Some(unit)));
-    // With what it reads; where it reads nothing that is placed, with what reads it.
-    for forward in [true, false] {
-        for unit in 0..of_unit.len() {
-            for &node in &wholes.units.free[unit] {
-                for input in &request.graph.node(node).inputs {
-                    let (here, there) = if forward { (Some(unit), unit_of[input.node]) } else { (unit_of[input.node], Some(unit)) };
-                    if let (Some(here), Some(there)) = (here, there)
-                        && of_unit[here].is_none()
-                    {
-                        of_unit[here] = of_unit[there];
-                    }
-                }
-            }
-        }
-    }
-    wholes.mixed(request, |unit| of_unit[unit].unwrap_or(0), &Why::Auto(String::new()))
+    let of_unit = |unit: usize| problem.followed[unit].map_or(0, |part| whole_of(devices[part as usize]));
+    wholes.mixed(request, of_unit, &Why::Auto(String::new()))
 }
 
 /// Says of nodes that were free why they are where they are.
-fn explain(request: &PlaceRequest<'_>, objective: Objective, wholes: &Wholes, problem: &Problem, placement: &mut Placement) {
-    let devices = assignment(problem, wholes, placement);
-    let reasons = search::reasons(problem, request.devices, objective, &devices);
+fn explain(request: &PlaceRequest<'_>, objective: Objective, wholes: &Wholes, problem: &Problem, chosen: &mut Fitted) {
+    let Some(tried) = chosen.tried.last() else { return };
+    let devices = assignment(problem, wholes, &chosen.placement);
+    let mut names = vec![String::new(); problem.choices.len()];
+    for (part, nodes) in problem.part_of_unit.iter().zip(&wholes.units.free) {
+        let name = part.map(|part| &mut names[part as usize]).filter(|name| name.is_empty());
+        let node = nodes.iter().find(|node| wholes.runs[**node]);
+        if let (Some(name), Some(node)) = (name, node) {
+            name.clone_from(&request.graph.node(*node).name);
+        }
+    }
+    let lines = |peaks: &[u64]| {
+        let of = |device: usize| problem.lines[device].map(|_| corrected(problem, needed(request, tried, device), peaks[device], device));
+        (0..peaks.len()).map(of).collect()
+    };
+    let reasons = search::reasons(problem, request.devices, objective, &devices, lines, &names);
     for (unit, nodes) in wholes.units.free.iter().enumerate() {
         let Some(part) = problem.part_of_unit[unit] else { continue };
         for &node in nodes {
-            if matches!(placement.why[node], Why::Default | Why::Follows(_) | Why::FirstFit | Why::Auto(_)) {
-                placement.why[node] = Why::Auto(reasons[part as usize].clone());
+            if matches!(chosen.placement.why[node], Why::Default | Why::Follows(_) | Why::FirstFit | Why::Auto(_)) {
+                chosen.placement.why[node] = Why::Auto(reasons[part as usize].clone());
             }
         }
     }
+}
+
+/// The line on paper of a device, by what a plan takes and the paper says.
+fn corrected(problem: &Problem, need: u64, peak: u64, device: usize) -> u64 {
+    problem.lines[device].unwrap_or(u64::MAX).saturating_add(peak).saturating_sub(need)
+}
+
+/// The bytes of a device that an attempt needs.
+fn needed(request: &PlaceRequest<'_>, tried: &Tried, device: usize) -> u64 {
+    let name = request.devices[device].name.short();
+    tried.needs.iter().find(|(short, ..)| *short == name).map_or(0, |(_, needed, _)| needed.0)
 }

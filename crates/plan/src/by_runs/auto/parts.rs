@@ -90,6 +90,11 @@ impl Groups {
         Groups { unit_of, unit_part, choices, of_device: HashMap::new() }
     }
 
+    /// The unit of a node; none where its device is not free.
+    pub fn unit(&self, node: NodeId) -> Option<u32> {
+        self.unit_of[node]
+    }
+
     pub fn part(&self, node: NodeId) -> Option<u32> {
         self.unit_of[node].and_then(|unit| self.unit_part[unit as usize])
     }

@@ -1,19 +1,21 @@
 //! A run as numbers: parts, works in their order, what they take on each kind of device, and the values between them.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 
 use plimsoll_base::{Bytes, Result};
 use plimsoll_device::DeviceSpec;
 use plimsoll_graph::NodeId;
 use plimsoll_graph::id::Id;
-use plimsoll_placer::Choices;
+use plimsoll_placer::{Choices, Device};
+use plimsoll_request::KernelRequest;
 
 use super::super::PlaceRequest;
 use super::super::wholes::Wholes;
+use super::before::{Before, before, followed};
 use super::parts::Groups;
 use crate::Request;
-use crate::lir::{Home, Lir, ValueId, Work as LirWork, WorkKind};
+use crate::lir::{Home, Lir, RegionId, ValueId, Work as LirWork, WorkKind};
 use crate::plan::DeviceId;
 use crate::prepare::{choose, copy_time, request_of};
 
@@ -32,8 +34,23 @@ pub(super) struct Work {
     pub divides: bool,
     /// The part of the work into which it is fused where both are on one device: it takes no time there.
     pub fused_into: Option<u32>,
-    /// Whether it is a work of its own in the plan of every assignment: copies may not be needed, and what is elementwise may be fused.
-    pub is_apart: bool,
+}
+
+/// Seconds that a work adds to any plan at least: none where it may be fused, or not be needed.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Floor {
+    /// Of its device.
+    pub busy: f64,
+    /// Between what it reads and what it makes: those of the last step, since one before it may read what is there long before, such as
+    /// the filter of a convolution.
+    pub last: f64,
+}
+
+impl Floor {
+    /// The lesser of both.
+    fn min(self, other: Floor) -> Floor {
+        Floor { busy: self.busy.min(other.busy), last: self.last.min(other.last) }
+    }
 }
 
 /// Where a value's bytes are.
@@ -71,6 +88,8 @@ pub(super) struct Problem {
     pub choices: Choices,
     /// For each part the bytes of its variables.
     pub kept: Vec<u64>,
+    /// For each part, the bytes that a work of a run before the last takes beside all variables.
+    pub before: Vec<u64>,
     /// In the order in which queues take them.
     pub works: Vec<Work>,
     pub reads: Vec<u32>,
@@ -80,6 +99,8 @@ pub(super) struct Problem {
     pub makers: Vec<u32>,
     /// For each work, for each kind of device: its seconds.
     pub seconds: Vec<f64>,
+    /// For each work, for each kind of device, what it adds to any plan at least.
+    pub floors: Vec<Floor>,
     pub kinds: usize,
     /// For each device its kind.
     pub kind_of: Vec<u16>,
@@ -93,6 +114,17 @@ pub(super) struct Problem {
     pub lines: Vec<Option<u64>>,
     /// For each unit of [`Wholes`], its part; none where nothing of it runs.
     pub part_of_unit: Vec<Option<u32>>,
+    /// The same; of what does not run the part that it goes with, if there is one.
+    pub followed: Vec<Option<u32>>,
+}
+
+/// The runs that a problem is made of, where the first device comes first.
+pub(super) struct Runs {
+    /// The last: its works before they are fused, and when they are.
+    pub apart: Lir,
+    pub fused: Lir,
+    /// Those before it.
+    pub before: Vec<Lir>,
 }
 
 /// Devices that are alike to those who ask for seconds: numbers for them, and one of each.
@@ -123,14 +155,15 @@ pub(super) fn of_speed(spec: &DeviceSpec) -> DeviceSpec {
 }
 
 impl Problem {
-    /// The numbers of the last run, as it is where the first device comes first: its works `apart`, and when they are `fused`.
+    /// The numbers of runs.
     ///
     /// # Errors
     /// Those of planning.
-    pub fn new(request: &PlaceRequest<'_>, wholes: &Wholes, plan: &Request<'_>, apart: &Lir, fused: &Lir, joins: Joins) -> Result<Problem> {
+    pub fn new(request: &PlaceRequest<'_>, wholes: &Wholes, plan: &Request<'_>, runs: &Runs, joins: Joins) -> Result<Problem> {
+        let fused = &runs.fused;
         let lir = match joins {
             Joins::Fused => fused,
-            Joins::Nothing => apart,
+            Joins::Nothing => &runs.apart,
         };
         let (kind_of, kind_firsts) = kinds(request.devices.iter().map(of_speed));
         let devices = request.devices;
@@ -138,7 +171,7 @@ impl Problem {
         let (pair_of, pair_firsts) = kinds(devices.iter().flat_map(|from| devices.iter().map(move |to| pair(from, to))));
         let groups = Groups::new(request, wholes, lir);
         let mut builder = Builder { plan, lir, aliases: aliases(lir), groups, kind_firsts: &kind_firsts };
-        let (mut reads, mut writes, mut seconds) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut reads, mut writes, mut seconds, mut floors) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         let variables = builder.variables();
         let (mut works, mut of_node): (Vec<Work>, HashMap<NodeId, Option<usize>>) = (Vec::new(), HashMap::new());
         for id in lir.topological()? {
@@ -167,27 +200,35 @@ impl Problem {
             let fixed = |builder: &mut Builder<'_>| builder.groups.fixed(if is_fetch { plan.placement.host } else { work.device });
             let part = part.unwrap_or_else(|| fixed(&mut builder));
             seconds.extend(times.iter().map(|time| time.unwrap_or(0.0)));
-            let scratch = builder.scratch(work);
+            floors.extend(builder.floors(lir, work));
+            let scratch = scratch(lir, work);
             let is_in_place = matches!(work.kind, WorkKind::Expr { .. });
-            let is_apart = !is_in_place && !matches!(work.kind, WorkKind::Copy);
             of_node.entry(work.nodes[0]).and_modify(|index| *index = None).or_insert(Some(works.len()));
             let (reads, writes) = (start.0..reads.len(), start.1..writes.len());
-            works.push(Work { part, reads, writes, scratch, is_in_place, divides: divides(lir, work), fused_into: None, is_apart });
+            works.push(Work { part, reads, writes, scratch, is_in_place, divides: divides(lir, work), fused_into: None });
         }
         for (_, whole) in fused.all().filter(|(_, work)| joins == Joins::Nothing && work.nodes.len() > 1) {
             let index = |node: &NodeId| of_node.get(node).copied().flatten();
             let Some(main) = index(&whole.nodes[0]) else { continue };
             let times = builder.seconds(fused, whole);
-            times.iter().enumerate().for_each(|(kind, time)| {
+            let of_whole = builder.floors(fused, whole);
+            times.iter().zip(of_whole).enumerate().for_each(|(kind, (time, whole))| {
                 let own = &mut seconds[main * kind_firsts.len() + kind];
                 *own = time.unwrap_or(*own);
+                let floor = &mut floors[main * kind_firsts.len() + kind];
+                *floor = floor.min(whole);
             });
             let into = works[main].part;
-            whole.nodes[1..].iter().filter_map(index).for_each(|member| works[member].fused_into = Some(into));
+            for member in whole.nodes[1..].iter().filter_map(index) {
+                works[member].fused_into = Some(into);
+                floors[member * kind_firsts.len()..(member + 1) * kind_firsts.len()].fill(Floor::default());
+            }
         }
         let values: Vec<Value> = lir.values.ids().map(|id| builder.value(id)).collect();
+        let followed = followed(request, wholes, &builder.groups.unit_part);
+        let seen = lir.values.values().filter(|value| matches!(value.home, Home::Variable(_))).map(|value| value.node).collect();
+        let Before { mut kept, most } = before(request, &mut builder.groups, &followed, seen, &runs.before);
         let Groups { choices, unit_part, .. } = builder.groups;
-        let mut kept = vec![0; choices.len()];
         variables.iter().for_each(|(part, bytes)| kept[*part as usize] += bytes);
         let mut makers = vec![0; values.len()];
         works.iter().for_each(|work: &Work| writes[work.writes.clone()].iter().for_each(|value: &u32| makers[*value as usize] = work.part));
@@ -202,12 +243,14 @@ impl Problem {
         Ok(Problem {
             choices: Choices::new(choices),
             kept,
+            before: most,
             works,
             reads,
             writes,
             values,
             makers,
             seconds,
+            floors,
             kinds: kind_firsts.len(),
             kind_of,
             copies,
@@ -216,6 +259,7 @@ impl Problem {
             host: plan.placement.host.index(),
             lines,
             part_of_unit: unit_part,
+            followed,
         })
     }
 
@@ -231,6 +275,11 @@ impl Problem {
     /// The seconds of a work on a device.
     pub fn seconds(&self, work: usize, device: usize) -> f64 {
         self.seconds[work * self.kinds + usize::from(self.kind_of[device])]
+    }
+
+    /// What a work adds to any plan at least, on a device.
+    pub fn floor(&self, work: usize, device: usize) -> Floor {
+        self.floors[work * self.kinds + usize::from(self.kind_of[device])]
     }
 
     /// The seconds of a work where it takes the least; 0 of one that is fused.
@@ -346,12 +395,62 @@ impl Builder<'_> {
         self.kind_firsts.iter().map(|device| self.seconds_on(lir, work, DeviceId::from_index(*device))).collect()
     }
 
-    fn seconds_on(&self, lir: &Lir, work: &LirWork, device: DeviceId) -> Option<f64> {
-        let spec = &self.plan.devices[device.index()];
-        let of = |request| {
-            let variant = choose(self.plan, device, request).ok()?;
-            Some(variant.steps.iter().map(|step| self.plan.costs.step_seconds(spec, step)).sum())
+    /// For each kind of device, what a work adds to any plan at least: nothing where it has no kernel.
+    fn floors(&self, lir: &Lir, work: &LirWork) -> Vec<Floor> {
+        self.kind_firsts.iter().map(|device| self.floor_on(lir, work, DeviceId::from_index(*device)).unwrap_or_default()).collect()
+    }
+
+    /// Elementwise works may be fused, copies may not be needed, and an anchor may be alone.
+    fn floor_on(&self, lir: &Lir, work: &LirWork, device: DeviceId) -> Option<Floor> {
+        let request = match &work.kind {
+            WorkKind::Expr { .. } | WorkKind::Copy | WorkKind::Outside { .. } | WorkKind::Parts(_) => return Some(Floor::default()),
+            WorkKind::Loop { body, trips, .. } => {
+                let seconds = self.once_at_least(lir, work, *body, device)? * trips.predicted();
+                return Some(Floor { busy: seconds, last: seconds });
+            }
+            WorkKind::Request { request, .. } => (**request).clone(),
+            WorkKind::Kernel { call, .. } => (*call.request).clone(),
+            WorkKind::Anchor { .. } => request_of(work)?,
         };
+        let floor = self.variant_floor(device, &request)?;
+        let bare = match request {
+            KernelRequest::Anchor { anchor, .. } => Some(KernelRequest::Anchor { anchor, epilogue: None, pooling: None }),
+            KernelRequest::ConvBackpropFilter { spec, .. } => Some(KernelRequest::ConvBackpropFilter { spec, unpooled: None }),
+            _ => None,
+        };
+        let bare = bare.and_then(|bare| self.variant_floor(device, &bare));
+        Some(bare.map_or(floor, |bare| bare.min(floor)))
+    }
+
+    /// Seconds of an iteration of a loop at least, with what is placed with it on a device: those of the device that has most to do.
+    fn once_at_least(&self, lir: &Lir, work: &LirWork, body: RegionId, device: DeviceId) -> Option<f64> {
+        let own = self.part(work);
+        let mut of_seats: BTreeMap<Seat, f64> = BTreeMap::new();
+        for inner in lir.regions[body].works.iter().map(|inner| &lir.works[*inner]) {
+            let busy = |device: DeviceId| Some(self.floor_on(lir, inner, device)?.busy);
+            let least = |devices: &[Device]| {
+                let of = devices.iter().filter_map(|device| busy(DeviceId::from_index(usize::from(*device))));
+                of.reduce(f64::min).unwrap_or_default()
+            };
+            let (seat, seconds) = match self.part(inner) {
+                Some(part) if Some(part) == own => (Seat::Part(part), busy(device)?),
+                Some(part) => (Seat::Part(part), least(&self.groups.choices[part as usize])),
+                None => (Seat::Device(inner.device.index()), busy(inner.device).unwrap_or_default()),
+            };
+            *of_seats.entry(seat).or_default() += seconds;
+        }
+        Some(of_seats.into_values().fold(0.0, f64::max))
+    }
+
+    /// The seconds of a request on a device, of all its steps and of the last; none where it has no kernel.
+    fn variant_floor(&self, device: DeviceId, request: &KernelRequest) -> Option<Floor> {
+        let variant = choose(self.plan, device, request).ok()?;
+        let step = |step| self.plan.costs.step_seconds(&self.plan.devices[device.index()], step);
+        Some(Floor { busy: variant.steps.iter().map(step).sum(), last: variant.steps.last().map_or(0.0, step) })
+    }
+
+    fn seconds_on(&self, lir: &Lir, work: &LirWork, device: DeviceId) -> Option<f64> {
+        let of = |request| Some(self.variant_floor(device, request)?.busy);
         match &work.kind {
             WorkKind::Request { request, .. } => of(request),
             WorkKind::Kernel { call, .. } => of(&call.request),
@@ -365,18 +464,25 @@ impl Builder<'_> {
             }
         }
     }
+}
 
-    /// Bytes while it runs: of a loop those of its body, all at once.
-    fn scratch(&self, work: &LirWork) -> u64 {
-        match &work.kind {
-            WorkKind::Outside { scratch, .. } => *scratch,
-            WorkKind::Parts(parts) => parts.scratch,
-            WorkKind::Loop { body, .. } => {
-                let inner = self.lir.regions[*body].works.iter().map(|inner| &self.lir.works[*inner]);
-                let made = |inner: &LirWork| inner.outputs.iter().map(|output| self.lir.values[*output].bytes).sum::<u64>();
-                inner.map(|inner| made(inner) + self.scratch(inner)).sum()
-            }
-            _ => 0,
+/// What a work of a body is placed with.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+enum Seat {
+    Part(u32),
+    Device(usize),
+}
+
+/// Bytes while it runs: of a loop those of its body, all at once.
+pub(super) fn scratch(lir: &Lir, work: &LirWork) -> u64 {
+    match &work.kind {
+        WorkKind::Outside { scratch, .. } => *scratch,
+        WorkKind::Parts(parts) => parts.scratch,
+        WorkKind::Loop { body, .. } => {
+            let inner = lir.regions[*body].works.iter().map(|inner| &lir.works[*inner]);
+            let made = |inner: &LirWork| inner.outputs.iter().map(|output| lir.values[*output].bytes).sum::<u64>();
+            inner.map(|inner| made(inner) + scratch(lir, inner)).sum()
         }
+        _ => 0,
     }
 }

@@ -350,6 +350,23 @@ impl<'a> Queues<'a> {
         }
     }
 
+    /// For each device the bytes that it holds at most, in any run, with the assignment that was run last.
+    pub fn held(&self, devices: &[Device]) -> Vec<u64> {
+        let (mut kept, mut before) = (vec![0u64; self.is_card.len()], vec![0u64; self.is_card.len()]);
+        for ((device, bytes), most) in devices.iter().map(|device| usize::from(*device)).zip(&self.problem.kept).zip(&self.problem.before) {
+            kept[device] += bytes;
+            before[device] = before[device].max(*most);
+        }
+        let of_device = |device: usize| kept[device] + before[device].max(self.now.peaks[device] + self.now.constants[device]);
+        (0..kept.len()).map(of_device).collect()
+    }
+
+    /// For each device the bytes that it holds at most, in any run.
+    pub fn peaks(&mut self, devices: &[Device]) -> Vec<u64> {
+        self.rate(devices);
+        self.held(devices)
+    }
+
     /// Where a value is before it is copied; none of a constant.
     fn home(&self, value: usize, devices: &[Device]) -> Option<usize> {
         match self.problem.values[value].place {
@@ -450,13 +467,12 @@ impl Model for Queues<'_> {
         }
         self.tried.extend_from_slice(devices);
         self.tried_from = from;
-        let mut kept = vec![0u64; self.is_card.len()];
-        problem.kept.iter().zip(devices).for_each(|(bytes, device)| kept[usize::from(*device)] += bytes);
         let mut over = 0.0;
-        for (device, line) in self.lines.iter().enumerate() {
-            let peak = self.now.peaks[device] + self.now.constants[device] + kept[device];
-            if let Some(line) = line.filter(|line| *line < peak) {
-                over += (peak - line) as f64 / line.max(1) as f64;
+        if self.lines.iter().any(Option::is_some) {
+            for (line, peak) in self.lines.iter().zip(self.held(devices)) {
+                if let Some(line) = line.filter(|line| *line < peak) {
+                    over += (peak - line) as f64 / line.max(1) as f64;
+                }
             }
         }
         let seconds = match self.objective {

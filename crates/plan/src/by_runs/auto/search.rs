@@ -1,11 +1,10 @@
 //! Looks for the assignment of a problem that ends first under the lines.
 
-use plimsoll_base::Bytes;
 use plimsoll_device::{DeviceKind, DeviceSpec};
 use plimsoll_placer::{Clusters, Device, Effort, Model, Rating, clusters, improve, improve_joined};
 
 use super::super::{Least, Objective};
-use super::problem::Problem;
+use super::problem::{Place, Problem};
 use super::queues::Queues;
 use super::reasons;
 use super::replicas::{Replicas, replicas};
@@ -85,9 +84,69 @@ impl<'a> Search<'a> {
         found
     }
 
-    /// The best assignment found from one that was the best under lines that were a little wider.
+    /// The best assignment found from one that was the best under lines that were others. Where it is over these, the search also begins with
+    /// what it becomes when parts leave devices that are full.
     pub fn again(&mut self, before: &[Device]) -> Vec<Device> {
-        improve(&mut self.queues, before, Effort { ratings: self.ratings / 2, seed: CLUSTERS.len() as u64 + 1 }).0
+        let start = self.repaired(before);
+        improve(&mut self.queues, &start, Effort { ratings: self.ratings / 2, seed: CLUSTERS.len() as u64 + 1 }).0
+    }
+
+    /// An assignment from which clusters went elsewhere, one after the other, until no device is over its line, or nothing helps: those first
+    /// that make the step longer by the least for what they take.
+    pub fn repaired(&mut self, start: &[Device]) -> Vec<Device> {
+        let (mut now, mut left) = (start.to_vec(), self.ratings / 4);
+        let mut rating = self.queues.rate(&now);
+        let choices = self.queues.choices().clone();
+        let alone = Clusters { of: (0..now.len() as u32).collect(), choices: choices.clone() };
+        // What reads a variable leaves with it.
+        let problem = self.queues.problem;
+        let kept = problem.exchanges().filter(|(value, ..)| matches!(problem.values[*value].place, Place::Kept(_)));
+        let kept: Vec<(u32, u32, f64)> = kept.map(|(_, one, other, dear)| (one, other, dear)).collect();
+        let with_variables = clusters(&choices, &kept, &self.loads, f64::INFINITY);
+        let levels: Vec<Clusters> = self.levels.iter().chain([&with_variables, &alone]).cloned().collect();
+        // For each cluster its parts.
+        let members = levels.iter().flat_map(|level| {
+            let mut members = vec![Vec::new(); level.choices.len()];
+            level.of.iter().enumerate().for_each(|(part, cluster)| members[*cluster as usize].push(part));
+            members
+        });
+        let mut members: Vec<Vec<usize>> = members.collect();
+        members.sort();
+        members.dedup();
+        while rating.over > 0.0 {
+            self.queues.keep();
+            let held = self.queues.held(&now);
+            let is_full: Vec<bool> = self.queues.lines.iter().zip(held).map(|(line, held)| line.is_some_and(|line| held > line)).collect();
+            let mut best: Option<(f64, Vec<Device>, Rating)> = None;
+            for parts in &members {
+                let from = now[parts[0]];
+                if !is_full[usize::from(from)] || parts.iter().any(|part| now[*part] != from) {
+                    continue;
+                }
+                for &to in choices.of(parts[0]).iter().filter(|to| **to != from && !is_full[usize::from(**to)]) {
+                    if left == 0 {
+                        return best.map_or(now, |(_, devices, _)| devices);
+                    }
+                    if !parts.iter().all(|part| choices.allows(*part, to)) {
+                        continue;
+                    }
+                    left -= 1;
+                    let mut tried = now.clone();
+                    parts.iter().for_each(|part| tried[*part] = to);
+                    let other = self.queues.rate(&tried);
+                    let gain = rating.over - other.over;
+                    let price = (other.seconds - rating.seconds).max(0.0) / gain;
+                    if gain > 0.0 && best.as_ref().is_none_or(|(least, ..)| price < *least) {
+                        best = Some((price, tried, other));
+                    }
+                }
+            }
+            let Some((_, devices, other)) = best else { break };
+            (now, rating) = (devices, other);
+            // What is kept next is what was rated last.
+            self.queues.rate(&now);
+        }
+        now
     }
 
     /// The best of these and of those where each cluster goes where it ends first.
@@ -128,10 +187,9 @@ impl<'a> Search<'a> {
         self.queues.least()
     }
 
-    /// From now on no line holds. The lines so far.
-    pub fn take_lines(&mut self) -> Vec<Option<u64>> {
-        let none = vec![None; self.queues.lines.len()];
-        std::mem::replace(&mut self.queues.lines, none)
+    /// The lines that hold.
+    pub fn lines(&self) -> &[Option<u64>] {
+        &self.queues.lines
     }
 
     /// From now on these lines hold.
@@ -139,13 +197,9 @@ impl<'a> Search<'a> {
         self.queues.lines = lines;
     }
 
-    /// Plans took so many bytes more than there were: the paper's lines are lower by that.
-    pub fn tighten(&mut self, over: &[Bytes]) {
-        for (line, over) in self.queues.lines.iter_mut().zip(over) {
-            if let Some(line) = line {
-                *line = line.saturating_sub(over.0 + over.0 / 8);
-            }
-        }
+    /// For each device the bytes that it holds with an assignment.
+    pub fn peaks(&mut self, devices: &[Device]) -> Vec<u64> {
+        self.queues.peaks(devices)
     }
 }
 
@@ -155,7 +209,16 @@ fn ratings(problem: &Problem) -> u64 {
     ((WORKS * SMALL as u64 / works).clamp(WORKS_OF_LARGE, WORKS) / works).min(RATINGS)
 }
 
-/// For each part, why it is where it is.
-pub(super) fn reasons(problem: &Problem, specs: &[DeviceSpec], objective: Objective, devices: &[Device]) -> Vec<String> {
-    reasons::reasons(&mut Queues::new(problem, specs, objective), devices, specs, ratings(problem) / 4)
+/// For each part, why it is where it is, under lines. `names` are those of nodes of the parts.
+pub(super) fn reasons(
+    problem: &Problem,
+    specs: &[DeviceSpec],
+    objective: Objective,
+    devices: &[Device],
+    lines: impl FnOnce(&[u64]) -> Vec<Option<u64>>,
+    names: &[String],
+) -> Vec<String> {
+    let mut queues = Queues::new(problem, specs, objective);
+    queues.lines = lines(&queues.peaks(devices));
+    reasons::reasons(&mut queues, devices, specs, names, ratings(problem) / 4)
 }

@@ -5,7 +5,7 @@ use plimsoll_device::{CardPart, DeviceKind, DeviceSpec, InstructionSet, Modelled
 use plimsoll_placer::{Choices, Device, Model};
 
 use super::super::Objective;
-use super::problem::{Place, Problem, Value, Work};
+use super::problem::{Floor, Place, Problem, Value, Work};
 use super::queues::Queues;
 
 /// A processor, and two cards, one of which is divided into two devices.
@@ -55,7 +55,6 @@ fn problem(random: &mut Random) -> Problem {
             scratch: random.below(30) as u64,
             is_in_place: random.below(2) == 0,
             divides: false,
-            is_apart: random.below(8) > 0,
             fused_into: (random.below(5) == 0).then(|| part(random)),
         });
     }
@@ -64,17 +63,26 @@ fn problem(random: &mut Random) -> Problem {
         _ => (0..devices as Device).collect(),
     });
     let choices = Choices::new(choices.collect::<Vec<_>>());
-    let seconds = (0..works.len() * 2).map(|_| random.unit()).collect();
+    let seconds: Vec<f64> = (0..works.len() * 2).map(|_| random.unit()).collect();
+    // What may be fused adds nothing.
+    let is_apart: Vec<bool> = works.iter().map(|work| work.fused_into.is_none() && random.below(8) > 0).collect();
+    let floors = seconds.iter().enumerate().map(|(at, seconds)| match is_apart[at / 2] {
+        true => Floor { busy: *seconds, last: *seconds },
+        false => Floor::default(),
+    });
+    let floors = floors.collect();
     let copies = (0..values.len() * 2).map(|_| random.unit()).collect();
     Problem {
         choices,
         kept: (0..parts).map(|_| random.below(200) as u64).collect(),
+        before: (0..parts).map(|_| random.below(100) as u64).collect(),
         works,
         reads,
         writes,
         values,
         makers,
         seconds,
+        floors,
         kinds: 2,
         kind_of: vec![0, 1, 1, 1],
         copies,
@@ -83,6 +91,7 @@ fn problem(random: &mut Random) -> Problem {
         host: 0,
         lines: vec![None, Some(400), Some(600), None],
         part_of_unit: Vec::new(),
+        followed: Vec::new(),
     }
 }
 
