@@ -53,17 +53,23 @@ fn options_and_variables_that_name_devices_are_obeyed() {
 /// As many towers as make the predicted step the shortest. Numbers that do not divide the batch are said to be none.
 #[test]
 fn towers_are_as_many_as_pay_off() {
-    let run = |args: &[&str]| train(&[&["--towers", "auto", "--steps", "2", "--json", "--sim-gpus", "3x1GiB,speed=0.001"], args].concat());
-    let output = run(&["--batch-size", "1024"]);
+    let run = |args: &[&str]| train(&[&["--towers", "auto", "--steps", "2", "--json", "--batch-size", "1024"], args].concat());
+    let output = run(&["--sim-gpus", "3x1GiB,speed=0.001"]);
     let (said, document) = (text(&output.stderr), serde_json::from_slice::<Value>(&output.stdout).unwrap());
     let seconds = |towers: &str| {
         let line = said.lines().find_map(|line| line.strip_prefix(towers)?.strip_prefix(": ")?.strip_suffix(" ms a step"));
         line.map(|number| number.parse::<f64>().unwrap())
     };
-    let all = [seconds("1 tower"), seconds("2 towers")].map(|seconds| seconds.expect(&said));
-    assert!(said.contains("3 towers: a batch of 1024 cannot be divided evenly"), "{said}");
+    let all = [seconds("1 tower on GPU:0"), seconds("2 towers on GPU:0, GPU:1")].map(|seconds| seconds.expect(&said));
+    assert!(said.contains("3 towers on GPU:0, GPU:1, GPU:2: a batch of 1024 cannot be divided evenly"), "{said}");
     assert!(all[1] < 0.6 * all[0], "{said}");
     assert_eq!(document["towers"].as_array().unwrap().len(), 2, "{said}");
+    // The fastest card comes first, wherever it is.
+    let slow_first = run(&["--sim-gpus", "1x1GiB,speed=0.0001+1x1GiB,speed=0.01"]);
+    let said = text(&slow_first.stderr);
+    assert!(slow_first.status.success() && said.contains("1 tower on GPU:1: "), "{said}");
+    let document = serde_json::from_slice::<Value>(&slow_first.stdout).unwrap();
+    assert_eq!(document["towers"].as_array().unwrap().len(), 1, "{said}");
     for (args, part) in [(["--towers", "auto", "--async"], "step together"), (["--steps", "2", "--towers=0"], "1 to 256, or auto")] {
         let output = train(&args);
         assert!(output.status.code() == Some(2) && text(&output.stderr).contains(part), "{args:?}: {}", text(&output.stderr));

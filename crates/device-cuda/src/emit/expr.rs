@@ -96,13 +96,13 @@ impl Launch<'_> {
                 writer.line(format!("{} i = g * {lanes};", writer.index()));
             }
         }
-        self.from_i(writer, &moves)?;
+        self.elements_at_i(writer, &moves)?;
         writer.line("}");
         Ok(())
     }
 
     /// `lanes` of `n` elements from `i` on, or as many as are left. Operands that do not move are one element.
-    pub fn from_i(&self, writer: &mut Writer, moves: &[bool]) -> Result<()> {
+    pub fn elements_at_i(&self, writer: &mut Writer, moves: &[bool]) -> Result<()> {
         let one = |operand: usize, moves: bool| if moves { format!("p{operand}[i]") } else { format!("p{operand}[0]") };
         let lanes = self.lanes;
         if lanes == 1 {

@@ -83,7 +83,7 @@ pub(super) fn emit(request: &Exprs) -> Result<Emitted> {
     writer.line(format!("const {index} end = begin + {chunk} < all ? begin + {chunk} : all;"));
     writer.line(format!("for ({index} g = begin + threadIdx.x; g < end; g += THREADS) {{"));
     writer.line(format!("{index} i = g * {lanes};"));
-    launch.from_i(&mut writer, &moves)?;
+    launch.elements_at_i(&mut writer, &moves)?;
     writer.line("}");
     Ok(Emitted { kernels: vec![writer.finish("exprs", blocks as u32)?], in_place, ..Emitted::default() })
 }
