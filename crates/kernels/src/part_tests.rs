@@ -296,6 +296,10 @@ fn sums_of_parts_have_the_bits_of_the_whole() {
                 for rows in divisions.iter().copied() {
                     let Some(part) = CpuKernels.part(&spec, &request, numerics, rows) else { continue };
                     let (cut, sums) = (&part.cut, &part.sums);
+                    // Long sums take long, and show nothing more.
+                    if sums.as_ref().is_some_and(|sums| sums.bytes > 4 << 20) {
+                        continue;
+                    }
                     let of_points = if numerics.ends_with("winograd") { 3 } else { 0 };
                     let way = of_points + sums.as_ref().map_or(0, |sums| if sums.begin.is_some() { 2 } else { 1 });
                     compared[way] += 1;
