@@ -244,6 +244,7 @@ fn sums() -> Vec<KernelRequest> {
         conv(24, (7, 3, 1), 5, 1),
         conv(32, (6, 3, 1), 256, 320),
         conv(128, (24, 5, 1), 3, 64),
+        conv(32, (12, 3, 1), 96, 64),
         ConvSpec { groups: 4, ..conv(12, (8, 3, 1), 16, 16) },
     ] {
         all.push(KernelRequest::ConvBackpropFilter { spec, unpooled: None });
