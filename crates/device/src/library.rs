@@ -146,8 +146,8 @@ pub trait Library: Send + Sync + fmt::Debug {
         }
     }
 
-    /// The panels in which the device's kernels read a constant matrix of so many columns best, as the filter of a convolution (all of whose
-    /// taps and channels are rows) or the right operand of a product. None where that is row-major.
+    /// The panels in which the device's kernels read a constant matrix of so many columns best. It is the right operand of a product, or the
+    /// filter of a convolution, all of whose taps and channels are rows. None where that is row-major.
     fn panels(&self, _spec: &DeviceSpec, _columns: u64) -> Option<Panels> {
         None
     }

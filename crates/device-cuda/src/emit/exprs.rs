@@ -57,8 +57,7 @@ pub(super) fn emit(request: &Exprs) -> Result<Emitted> {
         for (operand, data_type) in expr.inputs().iter().enumerate().filter(|(operand, _)| moves[*operand]) {
             let argument = request.operand(group, operand);
             writer.input(format!("p{operand}_{groups}"), stored(*data_type)?, KernelArg::Argument(argument as u32));
-            for (output, result) in outputs.iter().enumerate().filter(|(_, result)| data_type.size() == result.size()) {
-                debug_assert!(result.size().is_some());
+            for (output, _) in outputs.iter().enumerate().filter(|(_, result)| data_type.size() == result.size()) {
                 in_place.push((argument, group * outputs.len() + output));
             }
         }

@@ -159,6 +159,17 @@ fn the_error_by_the_filter_is_bounded() {
     assert!(worst.0 <= 1e-5, "{worst:?}");
 }
 
+/// Long sums lose more bits: where more is added than errors allow, all multiplications are done.
+#[test]
+fn sums_by_the_filter_are_not_too_long() {
+    for (taps, size, short, long) in [(3u64, 8u64, 1u64 << 16, 1u64 << 18), (5, 8, 1 << 13, 1 << 17)] {
+        let of = |batch: u64| by_filter(Isa::best(), &spec(batch, 8, 16, &[same(size, taps, 1); 2])).unwrap().map(|made| made.points);
+        assert_eq!(of(short), Some(6), "{taps}");
+        assert_eq!(of(long), None, "{taps}");
+    }
+    assert_eq!(by_filter(Isa::best(), &spec(128, 8, 16, &[same(8, 5, 1); 2])).unwrap().map(|made| made.points), Some(8));
+}
+
 #[test]
 fn epilogues_are_applied_to_every_tile_once() {
     for spec in [

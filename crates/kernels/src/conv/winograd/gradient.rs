@@ -33,8 +33,6 @@ const UNIT: usize = 64;
 const UNIT_SUMS: usize = 576 << 10;
 /// So many pieces are wanted, and so many sums of each point at most.
 const PIECES: usize = 8;
-/// The most blocks that are added to a sum at eight points along each axis: with more, errors may be larger than promised.
-const MOST_ADDED_OF_EIGHT: usize = 96;
 /// Bytes of all sums. What has more has no such form.
 const MOST_BYTES: u64 = 16 << 20;
 /// With fewer channels of the operand, the direct form takes several taps together.
@@ -93,19 +91,29 @@ fn images_of(spec: &ConvSpec, points: u64) -> u64 {
     1 << wanted.ilog2().min(spec.batch.trailing_zeros())
 }
 
+/// The most blocks that are added to a sum at so many points along each axis, by taps: with more, errors may be larger than promised.
+fn most_added(points: u64, taps: u64) -> usize {
+    match (points, taps) {
+        (8, _) => 96,
+        (_, 5) => 512,
+        _ => 2048,
+    }
+}
+
 /// Sums at the points, as many as pay; none where there is no such form. At eight points along each axis where few blocks are added to each.
 ///
 /// # Errors
 /// As [`crate::conv::conv_on`].
 pub(crate) fn by_filter(isa: Isa, spec: &ConvSpec) -> Result<Option<ByFilter>> {
     let [_, rows, _] = spec.axes.filled();
-    if rows.taps == 5
-        && let Some((made, added)) = summed(isa, spec, (8, images_of(spec, 8)), None)?
-        && added <= MOST_ADDED_OF_EIGHT
-    {
-        return Ok(Some(made));
+    for points in [8, 6] {
+        if let Some((made, added)) = summed(isa, spec, (points, images_of(spec, points)), None)?
+            && added <= most_added(points, rows.taps)
+        {
+            return Ok(Some(made));
+        }
     }
-    Ok(summed(isa, spec, (6, images_of(spec, 6)), None)?.map(|(made, _)| made))
+    Ok(None)
 }
 
 /// So many sums at so many points along each axis, of so many images at once; with `onto` they are added to what is there. None where there is no such form.

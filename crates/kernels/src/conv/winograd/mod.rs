@@ -1,8 +1,8 @@
 //! Convolutions with fewer multiplications: Winograd's minimal filtering of tiles.
 //!
-//! A tile of 6x6 positions of the operand gives 4x4 results of a filter of 3x3 taps, or 2x2 of one of 5x5; one of 8x8 positions gives 4x4 of
-//! one of 5x5 ([`transform`]). At each of 36 or 64 points the channels of all tiles are a matrix, and those of the filter another; their product is the results at that point. The
-//! first kernel evaluates the filter ([`weights`]). The second evaluates blocks of tiles, multiplies, interpolates, and applies the
+//! A tile of 6x6 positions of the operand gives 4x4 results of a filter of 3x3 taps, or 2x2 of one of 5x5. One of 8x8 positions gives
+//! 4x4 of one of 5x5 ([`transform`]). At each of 36 or 64 points the channels of all tiles are a matrix, and those of the filter another.
+//! Their product is the results at that point. The first kernel evaluates the filter ([`weights`]). The second evaluates blocks of tiles, multiplies, interpolates, and applies the
 //! epilogue, all while a block is in the second cache ([`tiles`]).
 //!
 //! Results are not the bits of the direct form. The error is at most 1e-5 of the largest result where at most
