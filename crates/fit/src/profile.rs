@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::graph::Key;
+use crate::graph::{Key, stage};
 
 /// A block of more positions is cut into two.
 const MOST: usize = 96;
@@ -71,7 +71,10 @@ impl Block {
 #[derive(Clone, Debug)]
 pub(crate) struct Profile {
     blocks: Vec<Block>,
+    /// The first position of each block.
     firsts: Vec<Key>,
+    /// For each stage, how many of `firsts` are in earlier ones. Up to the stage behind those that there were first.
+    earlier: Vec<u32>,
     budget: i64,
     /// What all positions together are over the budget; none until it is asked for.
     over: Option<i128>,
@@ -84,7 +87,52 @@ impl Profile {
         let block = |chunk: &[(Key, i64)]| {
             Block::new(chunk.iter().map(|position| position.0).collect(), chunk.iter().map(|position| position.1).collect(), 0)
         };
-        Profile { blocks: chunks().map(block).collect(), firsts: chunks().map(|chunk| chunk[0].0).collect(), budget, over: None }
+        let firsts: Vec<Key> = chunks().map(|chunk| chunk[0].0).collect();
+        let stages = positions.last().map_or(0, |(last, _)| stage(*last) + 2);
+        let mut earlier = vec![0; stages];
+        for (stage, earlier) in earlier.iter_mut().enumerate() {
+            *earlier = firsts.partition_point(|first| crate::graph::stage(*first) < stage) as u32;
+        }
+        Profile { blocks: chunks().map(block).collect(), firsts, earlier, budget, over: None }
+    }
+
+    /// How many blocks begin at or before a key.
+    #[inline]
+    fn begun(&self, key: Key) -> usize {
+        let mut begun = self.earlier.get(stage(key)).or(self.earlier.last()).map_or(0, |earlier| *earlier as usize);
+        while self.firsts.get(begun).is_some_and(|first| *first <= key) {
+            begun += 1;
+        }
+        begun
+    }
+
+    /// The first position of a block is another one.
+    fn set_first(&mut self, at: usize, key: Key) {
+        let before = std::mem::replace(&mut self.firsts[at], key);
+        let (from, to) = (stage(before), stage(key));
+        self.between(from, to, |earlier| *earlier -= 1);
+        self.between(to, from, |earlier| *earlier += 1);
+    }
+
+    /// Changes how many are earlier than the stages behind one and up to another.
+    fn between(&mut self, one: usize, other: usize, change: impl Fn(&mut u32)) {
+        let end = self.earlier.len();
+        if one < other {
+            self.earlier[(one + 1).min(end)..(other.saturating_add(1)).min(end)].iter_mut().for_each(change);
+        }
+    }
+
+    fn insert_block(&mut self, at: usize, block: Block) {
+        let first = block.keys[0];
+        self.between(stage(first), usize::MAX, |earlier| *earlier += 1);
+        self.firsts.insert(at, first);
+        self.blocks.insert(at, block);
+    }
+
+    fn remove_block(&mut self, at: usize) {
+        self.blocks.remove(at);
+        let first = self.firsts.remove(at);
+        self.between(stage(first), usize::MAX, |earlier| *earlier -= 1);
     }
 
     pub fn budget(&self) -> i64 {
@@ -130,7 +178,7 @@ impl Profile {
 
     /// The block where a key is or belongs.
     fn block(&self, key: Key) -> usize {
-        self.firsts.partition_point(|first| *first <= key).saturating_sub(1)
+        self.begun(key).saturating_sub(1)
     }
 
     /// The last position before a key, with its bytes.
@@ -151,11 +199,10 @@ impl Profile {
     }
 
     pub fn insert(&mut self, key: Key, bytes: i64) {
-        if self.blocks.is_empty() {
-            self.blocks.push(Block::new(Vec::new(), Vec::new(), 0));
-            self.firsts.push(key);
-        }
         self.over = None;
+        if self.blocks.is_empty() {
+            return self.insert_block(0, Block::new(vec![key], vec![bytes], 0));
+        }
         let at = self.block(key);
         let block = &mut self.blocks[at];
         let index = block.keys.partition_point(|other| *other < key);
@@ -164,13 +211,16 @@ impl Profile {
         block.bytes.insert(index, own);
         block.most = block.most.map(|most| most.max(own));
         block.over = block.over.map(|over| over + (bytes - self.budget).max(0));
-        self.firsts[at] = block.keys[0];
-        if block.keys.len() > MOST {
+        let rest = (block.keys.len() > MOST).then(|| {
             let half = block.keys.len() / 2;
-            let rest = Block::new(block.keys.split_off(half), block.bytes.split_off(half), block.added);
             (block.most, block.over) = (None, None);
-            self.firsts.insert(at + 1, rest.keys[0]);
-            self.blocks.insert(at + 1, rest);
+            Block::new(block.keys.split_off(half), block.bytes.split_off(half), block.added)
+        });
+        if index == 0 {
+            self.set_first(at, key);
+        }
+        if let Some(rest) = rest {
+            self.insert_block(at + 1, rest);
         }
     }
 
@@ -183,11 +233,10 @@ impl Profile {
         let own = block.bytes.remove(index);
         block.most = block.most.filter(|most| own < *most);
         block.over = block.over.map(|over| over - (own + block.added - self.budget).max(0));
-        if block.keys.is_empty() {
-            self.blocks.remove(at);
-            self.firsts.remove(at);
-        } else {
-            self.firsts[at] = block.keys[0];
+        match block.keys.first().copied() {
+            None => self.remove_block(at),
+            Some(first) if index == 0 => self.set_first(at, first),
+            Some(_) => {}
         }
     }
 
@@ -198,7 +247,8 @@ impl Profile {
         }
         self.over = None;
         let (budget, first) = (self.budget, self.block(from));
-        let behind = first + self.firsts[first..].partition_point(|first| *first < to);
+        let begun = self.begun(to);
+        let behind = begun - usize::from(begun > 0 && self.firsts[begun - 1] == to);
         // All blocks between the first and the last are changed as a whole.
         let ends = [first, behind.saturating_sub(1)];
         for at in &ends[..usize::from(first < behind) + usize::from(first + 1 < behind)] {
@@ -261,10 +311,13 @@ mod tests {
         fn a_profile_is_a_map_of_positions(
             changes in prop::collection::vec((0u8..4, 0u64..600, 0u64..600, -40i64..40), 1..400), budget in -20i64..80, count in 1u64..300
         ) {
-            let mut map: BTreeMap<Key, i64> = (0..count).map(|at| (2 * at, (at % 7) as i64)).collect();
+            // Some of a stage, and some stages without any.
+            let key = |at: u64| crate::graph::key((at / 7) as usize, (at % 7) as u32);
+            let mut map: BTreeMap<Key, i64> = (0..count).map(|at| (key(2 * at), (at % 7) as i64)).collect();
             let all: Vec<(Key, i64)> = map.iter().map(|(key, bytes)| (*key, *bytes)).collect();
             let mut profile = Profile::new(&all, budget);
             for (what, one, other, bytes) in changes {
+                let (one, other) = (key(one), key(other));
                 match what {
                     0 if !map.contains_key(&one) => {
                         map.insert(one, bytes);

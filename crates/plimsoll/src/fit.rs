@@ -35,6 +35,11 @@ impl Session {
         Ok(footprint.minimum_limit().max(limit))
     }
 
+    /// [`Session::minimum_limit`] will be asked: planning under a limit may search beforehand what that takes. No plan changes by it.
+    pub fn expect_minimum(&self) {
+        self.inner().expect_least();
+    }
+
     /// Where the runs do not fit: the size that a file needs so that a smaller limit is enough, and about which limit is then. None where
     /// there is no file, and where a larger one does not help.
     ///

@@ -128,6 +128,7 @@ impl Session {
     /// # Errors
     /// TensorFlow's for names and types that make no sense; UNIMPLEMENTED for operations that are not built yet.
     pub fn plan(&self, feeds: &[Fed<'_>], fetches: &[&str], targets: &[&str]) -> Result<Plan> {
+        self.expect_minimum();
         let plan = Plan::new(&self.inner, self.inner.plan(&by_reference(feeds), fetches, targets)?);
         let signature = self.inner.signature(&by_reference(feeds), fetches, targets)?;
         let minimum = self.minimum_limit(&[signature], plan.footprint())?;

@@ -35,6 +35,11 @@ impl<'a> Greedy<'a> {
         Greedy { problem, occupied: Occupied::new(problem.sections) }
     }
 
+    /// The steps that the next packing takes to clear away what the last one left.
+    pub fn to_clear(&self) -> u64 {
+        self.occupied.touched()
+    }
+
     /// Places the items in this order.
     pub fn pack(&mut self, order: &[u32], fit: Fit, most: u64, steps: &mut Steps) -> Result<Packed, Stop> {
         let Problem { items, base, unit, .. } = self.problem;

@@ -24,6 +24,7 @@ enum Move {
     Front,
 }
 
+#[derive(Clone)]
 struct Lane {
     order: Vec<u32>,
     fit: Fit,
@@ -32,10 +33,57 @@ struct Lane {
     peak: u64,
 }
 
+/// Of more items than these, lanes have their rounds side by side: fewer are placed before a thread has begun.
+const MANY: usize = 1000;
+
+/// Where rounds come from, and where they lead.
+#[derive(Clone, Copy)]
+struct Goal {
+    floor: u64,
+    enough: u64,
+    /// The lowest peak so far.
+    peak: u64,
+}
+
+impl Goal {
+    /// Whether the lowest peak is low enough.
+    fn is_done(self) -> bool {
+        self.peak <= self.enough.max(self.floor)
+    }
+}
+
+impl Lane {
+    /// Has some rounds. Returns the last layout that was found: each is lower than all before.
+    fn rounds(&mut self, greedy: &mut Greedy, mut goal: Goal, rounds: usize, steps: &mut Steps) -> Option<Packed> {
+        let (strides, fraction) = match self.by {
+            Move::Half => (STRIDES, 2),
+            Move::Front => (2, self.order.len()),
+        };
+        let mut last = None;
+        for _ in 0..rounds {
+            if goal.is_done() || steps.left() == 0 {
+                break;
+            }
+            let aim = goal.peak - ((goal.peak - goal.floor) / strides).max(1);
+            match greedy.pack(&self.order, self.fit, aim, steps) {
+                Ok(found) => {
+                    (self.peak, goal.peak) = (found.peak, found.peak);
+                    last = Some(found);
+                }
+                Err(Stop::TooHigh(at)) => self.order[at / fraction..=at].rotate_right(1),
+                Err(Stop::OutOfSteps) => break,
+            }
+        }
+        last
+    }
+}
+
 /// The best layout that was found, and lanes to better it.
 pub(super) struct Improve<'a> {
+    problem: &'a Problem,
     greedy: Greedy<'a>,
-    floor: u64,
+    /// For what is done beside it.
+    other: Option<Greedy<'a>>,
     enough: u64,
     lanes: Vec<Lane>,
     turn: usize,
@@ -45,7 +93,8 @@ pub(super) struct Improve<'a> {
 impl<'a> Improve<'a> {
     /// Places the items in several orders, with a few rounds of each. Ends as soon as a peak is `enough`.
     pub fn new(problem: &'a Problem, best: Packed, enough: u64, steps: &mut Steps) -> Improve<'a> {
-        let mut this = Improve { greedy: Greedy::new(problem), floor: problem.floor, enough, lanes: Vec::new(), turn: 0, best };
+        let other = (problem.items.len() > MANY).then(|| Greedy::new(problem));
+        let mut this = Improve { problem, greedy: Greedy::new(problem), other, enough, lanes: Vec::new(), turn: 0, best };
         let beside = problem.beside();
         let mut lowest = 0;
         for fit in [Fit::Lowest, Fit::Tightest] {
@@ -64,16 +113,19 @@ impl<'a> Improve<'a> {
                 }
                 let Ok(found) = found else { continue };
                 let peak = found.peak;
-                this.better(found);
-                this.lanes.push(Lane { order: order.clone(), fit, by: Move::Front, peak });
-                this.lanes.push(Lane { order, fit, by: Move::Half, peak });
-                // An order that is far from the best so far is seldom the one that gets there.
-                if peak.saturating_sub(this.floor) / 2 > this.best.peak.saturating_sub(this.floor) {
-                    continue;
+                if peak < this.best.peak {
+                    this.best = found;
                 }
-                let mut first = steps.part(spent.saturating_mul(if fit == Fit::Lowest { 3 } else { 2 }));
-                this.rounds(this.lanes.len() - 1, FIRST_ROUNDS, &mut first);
-                steps.spend(first.done());
+                this.lanes.push(Lane { order: order.clone(), fit, by: Move::Front, peak });
+                let mut lane = Lane { order, fit, by: Move::Half, peak };
+                // An order that is far from the best so far is seldom the one that gets there.
+                if peak.saturating_sub(problem.floor) / 2 <= this.best.peak.saturating_sub(problem.floor) {
+                    let mut first = steps.part(spent.saturating_mul(if fit == Fit::Lowest { 3 } else { 2 }));
+                    let goal = this.goal();
+                    this.best.lower(lane.rounds(&mut this.greedy, goal, FIRST_ROUNDS, &mut first));
+                    steps.spend(first.done());
+                }
+                this.lanes.push(lane);
             }
         }
         this.lanes.sort_by_key(|lane| lane.peak);
@@ -85,44 +137,106 @@ impl<'a> Improve<'a> {
         while !self.is_done() && !self.lanes.is_empty() && steps.left() > 0 {
             // The lane that found the lowest peak has every second turn, the next one every fourth, and so on.
             self.turn += 1;
-            let lane = (self.turn.trailing_zeros() as usize).min(self.lanes.len() - 1);
-            self.rounds(lane, ROUNDS, &mut steps);
+            let (lane, next) = (self.lane(self.turn), self.lane(self.turn + 1));
+            if self.other.is_some() && lane != next {
+                self.two_turns(lane, next, &mut steps);
+            } else {
+                let goal = self.goal();
+                self.best.lower(self.lanes[lane].rounds(&mut self.greedy, goal, ROUNDS, &mut steps));
+            }
             self.lanes.sort_by_key(|lane| lane.peak);
         }
         steps.done()
     }
 
-    /// Has some rounds of a lane.
-    fn rounds(&mut self, lane: usize, rounds: usize, steps: &mut Steps) {
-        for _ in 0..rounds {
-            if self.is_done() || steps.left() == 0 {
-                return;
-            }
-            let Lane { order, fit, by, peak } = &mut self.lanes[lane];
-            let (strides, fraction) = match by {
-                Move::Half => (STRIDES, 2),
-                Move::Front => (2, order.len()),
+    /// The lane of a turn.
+    fn lane(&self, turn: usize) -> usize {
+        (turn.trailing_zeros() as usize).min(self.lanes.len() - 1)
+    }
+
+    /// Has the rounds of a turn and, in a thread beside it, those of the next one as they are where the first finds nothing and enough steps
+    /// are left. Otherwise the next turn is not had: so the same rounds are had as one turn after the other.
+    fn two_turns(&mut self, lane: usize, next: usize, steps: &mut Steps) {
+        let (goal, left) = (self.goal(), *steps);
+        let mut ahead = self.lanes[next].clone();
+        let Improve { greedy, other: Some(other), lanes, .. } = self else { return };
+        let to_clear = other.to_clear();
+        let (found, beside) = std::thread::scope(|scope| {
+            let beside = || {
+                let mut steps = left.part(u64::MAX);
+                let found = ahead.rounds(other, goal, ROUNDS, &mut steps);
+                (found, steps.done())
             };
-            let aim = self.best.peak - ((self.best.peak - self.floor) / strides).max(1);
-            match self.greedy.pack(order, *fit, aim, steps) {
-                Ok(found) => {
-                    *peak = found.peak;
-                    self.best = found;
-                }
-                Err(Stop::TooHigh(at)) => order[at / fraction..=at].rotate_right(1),
-                Err(Stop::OutOfSteps) => return,
+            let thread = std::thread::Builder::new().spawn_scoped(scope, beside);
+            let found = lanes[lane].rounds(greedy, goal, ROUNDS, steps);
+            (found, thread.ok().map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))))
+        });
+        // Its first round would have cleared away what the first turn left.
+        let as_next = |spent: u64| spent.saturating_sub(to_clear).saturating_add(greedy.to_clear());
+        match beside {
+            Some((also, spent)) if found.is_none() && spent.max(as_next(spent)) <= steps.left() => {
+                steps.spend(as_next(spent));
+                self.turn += 1;
+                lanes[next] = ahead;
+                std::mem::swap(greedy, other);
+                self.best.lower(also);
             }
+            _ => self.best.lower(found),
         }
     }
 
-    pub fn better(&mut self, found: Packed) {
-        if found.peak < self.best.peak {
-            self.best = found;
-        }
+    fn goal(&self) -> Goal {
+        Goal { floor: self.problem.floor, enough: self.enough, peak: self.best.peak }
     }
 
     /// Whether the best layout is low enough.
     pub fn is_done(&self) -> bool {
-        self.best.peak <= self.enough.max(self.floor)
+        self.goal().is_done()
+    }
+}
+
+impl Packed {
+    /// Takes the place of a higher one.
+    fn lower(&mut self, found: Option<Packed>) {
+        if let Some(found) = found {
+            *self = found;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use plimsoll_base::Random;
+
+    use super::*;
+    use crate::layout::{Buffer, sweep};
+
+    #[test]
+    fn rounds_side_by_side_are_those_of_one_turn_after_the_other() {
+        let mut random = Random::new(7);
+        let (mut found, mut pairs) = (0, 0);
+        for count in 0..60 {
+            let mut buffer = || {
+                let first = random.below(60) as u32;
+                Buffer { first, last: first + random.below(25) as u32, bytes: 64 * (1 + random.below(40) as u64), align: 64 }
+            };
+            let buffers: Vec<Buffer> = (0..40 + count).map(|_| buffer()).collect();
+            let problem = Problem::new(&buffers, &mut vec![0; buffers.len()]);
+            for most in [2_000, 20_000, 200_000 + 997 * count] {
+                let run = |other: Option<Greedy>| {
+                    let mut steps = Steps::new(1 << 20);
+                    let mut improve = Improve { other, ..Improve::new(&problem, sweep::pack(&problem), problem.floor, &mut steps) };
+                    let before = (improve.best.peak, improve.lanes.len());
+                    let spent = improve.run(Steps::new(most as u64));
+                    let lanes: Vec<_> = improve.lanes.into_iter().map(|lane| (lane.order, lane.peak)).collect();
+                    (before, spent, improve.turn, improve.best.offsets, improve.best.peak, lanes)
+                };
+                let (alone, beside) = (run(None), run(Some(Greedy::new(&problem))));
+                found += usize::from(alone.4 < alone.0.0);
+                pairs += usize::from(alone.2 > 1);
+                assert_eq!(alone, beside);
+            }
+        }
+        assert!(found > 20 && pairs > 20, "{found} were lowered, {pairs} had two turns");
     }
 }

@@ -56,6 +56,11 @@ impl Occupied {
         Occupied { leaves, all: nodes(), any: nodes(), touched: Vec::new(), lists: Vec::new(), ranges: Vec::new(), steps: 0 }
     }
 
+    /// At how many nodes something is noted.
+    pub fn touched(&self) -> u64 {
+        self.touched.len() as u64
+    }
+
     pub fn clear(&mut self) {
         for node in self.touched.drain(..) {
             self.all[node as usize].0.clear();

@@ -36,9 +36,10 @@ pub(super) fn effort(works: usize) -> u64 {
 const MOVES: u64 = 200;
 const MOST_MOVES: u64 = 150_000;
 
-/// So many schedules are measured side by side, where none is higher than the first by more than this part.
+/// So many schedules are measured side by side, where none is higher than the first by more than this part: so much higher than what is live
+/// at once may the first be when it is packed.
 const MOST_BESIDE: usize = 3;
-const BESIDE: u64 = 64;
+const BESIDE: u64 = 12;
 
 /// The schedules of one device, from the one as it is on, none faster than the one before. The others have another order of works, where one
 /// with a lower peak was found that takes no less time; and masks, where there are values that can be kept so.
@@ -198,6 +199,8 @@ impl<'a> Descent<'a> {
     /// # Errors
     /// As [`Descent::schedule`].
     pub fn first_below(&mut self, room: Bytes) -> Result<usize> {
+        let is_least_expected = self.request.lines.searches.as_ref().is_some_and(|searches| searches.is_least_expected());
+        let are_all_needed = room == Bytes::ZERO || is_least_expected;
         loop {
             let mut found = None;
             for state in 0..self.states.len() {
@@ -209,7 +212,7 @@ impl<'a> Descent<'a> {
             let seconds = found.map_or(f64::INFINITY, |state| self.states[state].state.seconds);
             match found {
                 Some(0) if self.bases.len() > 1 => return Ok(0),
-                _ if self.search(seconds, room == Bytes::ZERO) => {}
+                _ if self.search(seconds, are_all_needed) => {}
                 Some(state) => return Ok(state),
                 None => break,
             }

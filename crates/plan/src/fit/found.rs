@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::DefaultHasher;
 use std::fmt;
 use std::hash::{Hash, Hasher};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use plimsoll_fit::{Problem, State};
@@ -19,6 +20,7 @@ const MOST_BUFFERS: usize = 1 << 20;
 pub struct Searches {
     descents: Mutex<Kept<Descent>>,
     layouts: Mutex<Kept<Packed>>,
+    is_least_expected: AtomicBool,
 }
 
 struct Descent {
@@ -60,6 +62,15 @@ impl<T> Kept<T> {
 }
 
 impl Searches {
+    /// The least limit will be asked for, which takes all descents: a plan for a limit may search all of them side by side.
+    pub fn expect_least(&self) {
+        self.is_least_expected.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_least_expected(&self) -> bool {
+        self.is_least_expected.load(Ordering::Relaxed)
+    }
+
     /// [`plimsoll_fit::descend`], or what it was before.
     pub(super) fn descend(&self, problem: &Problem, effort: u64) -> Arc<[State]> {
         let mut hasher = DefaultHasher::new();

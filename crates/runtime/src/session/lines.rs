@@ -28,6 +28,11 @@ impl Session {
 }
 
 impl Session {
+    /// The least limit will be asked for: plans for a limit may search beforehand what that takes. It changes how long they take, and no plan.
+    pub fn expect_least(&self) {
+        self.inner.searches().expect_least();
+    }
+
     /// For each device whose memory plans of the signature can do with less of: the price of that. See [`plimsoll_plan::curve`].
     ///
     /// # Errors

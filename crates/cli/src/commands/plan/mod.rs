@@ -181,6 +181,7 @@ fn plans(devices: &Devices, args: &PlanArgs, requests: Requests, after: Option<P
             return wrong_use(format!("{}: its peak for every N is the answer for one model; of several each needs {shapes}", model.label));
         };
         let runs = init.into_iter().chain([signature.clone()]).collect();
+        model.session.expect_minimum();
         asked.push((signature, runs));
     }
     let models = requests.models.all().iter();
