@@ -150,6 +150,31 @@ impl<const BETA: u8> Vectorised for LrnPiece<'_, BETA> {
     }
 }
 
+/// `norm^-0.75` without roots and divisions, which take longer. The error is at most 3 units in the last place.
+///
+/// A number's bits are about its logarithm, so that minus 3/4 of them are about that of the result: within 4.5 %. From there on
+/// `p (1 - r)^(-1/4)` is the result where `r = 1 - norm^3 p^4`, by the first terms of its series: four, then two.
+#[inline(always)]
+fn three_quarters<const FMA: bool>(norm: f32) -> f32 {
+    const BITS: u32 = 0x6F15_0000;
+    // Numbers of fewer bits are scaled by 2^24, and their results back.
+    let is_small = norm < f32::MIN_POSITIVE;
+    let scaled = if is_small { norm * 16_777_216.0 } else { norm };
+    let madd = |a: f32, b: f32, c: f32| if FMA { a.mul_add(b, c) } else { a * b + c };
+    let rest = |power: f32| {
+        let root = scaled * power;
+        1.0 - (root * root) * (root * power)
+    };
+    let first = f32::from_bits(BITS.wrapping_sub((scaled.to_bits() >> 1) + (scaled.to_bits() >> 2)));
+    let r = rest(first);
+    let second = madd(first * r, madd(madd(15.0 / 128.0, r, 5.0 / 32.0), r, 0.25), first);
+    let power = madd(second * rest(second), 0.25, second);
+    let power = if is_small { power * 262_144.0 } else { power };
+    let power = if norm > f32::MAX { 0.0 } else { power };
+    let power = if norm > 0.0 { power } else { f32::NAN };
+    if norm == 0.0 { f32::INFINITY } else { power }
+}
+
 impl<const BETA: u8> LrnPiece<'_, BETA> {
     /// Row `row` of argument `index`.
     #[inline(always)]
@@ -257,10 +282,7 @@ impl<const BETA: u8> LrnPiece<'_, BETA> {
     fn power<const FMA: bool>(&self, norm: f32) -> f32 {
         match BETA {
             HALF => 1.0 / norm.sqrt(),
-            THREE_QUARTERS => {
-                let root = norm.sqrt();
-                1.0 / (root * root.sqrt())
-            }
+            THREE_QUARTERS => three_quarters::<FMA>(norm),
             ONE => 1.0 / norm,
             _ => math::exp::<FMA>(-self.lrn.beta * math::log::<FMA>(norm)),
         }

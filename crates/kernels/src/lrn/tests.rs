@@ -112,3 +112,29 @@ fn large_numbers_become_zero_and_large_sizes_are_refused() {
     assert!(lrn(LrnSpec { rows: u64::MAX, ..spec }).is_err());
     assert!(lrn_grad(LrnSpec { channels: 1 << 62, ..spec }).is_err());
 }
+
+/// Over all numbers above 0, in steps.
+#[test]
+fn powers_without_roots_are_exact_to_a_few_bits() {
+    let mut worst = 0.0f64;
+    for bits in (1..=f32::MAX.to_bits()).step_by(4099).chain([f32::MAX.to_bits(), f32::MIN_POSITIVE.to_bits(), 2]) {
+        let norm = f32::from_bits(bits);
+        let exact = f64::from(norm).powf(-0.75);
+        for power in [three_quarters::<true>(norm), three_quarters::<false>(norm)] {
+            worst = worst.max((f64::from(power) / exact - 1.0).abs());
+        }
+    }
+    // A unit in the last place is at most this.
+    assert!(worst <= 3.0 * f64::from(f32::EPSILON), "{worst:e}");
+}
+
+#[test]
+fn powers_of_zero_and_of_what_is_no_number() {
+    for (norm, expected) in
+        [(0.0f32, f32::INFINITY), (f32::INFINITY, 0.0), (-1.0, f32::NAN), (f32::NAN, f32::NAN), (-f32::INFINITY, f32::NAN)]
+    {
+        for power in [three_quarters::<true>(norm), three_quarters::<false>(norm)] {
+            assert!(power == expected || (power.is_nan() && expected.is_nan()), "{norm}: {power}");
+        }
+    }
+}
