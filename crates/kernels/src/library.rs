@@ -287,13 +287,14 @@ fn prepared(isa: Isa, request: &KernelRequest, order: Order) -> Result<Made> {
         MaxPoolGradGrad(spec) => pool::max_pool_grad_grad_on(isa, *spec)?.into(),
         AvgPool(spec) => pool::avg_pool_on(isa, *spec)?.into(),
         AvgPoolGrad(spec) => pool::avg_pool_grad_on(isa, *spec)?.into(),
-        BatchNorm { epilogue: Some(_), .. } | BatchNormGrad { relu: true, .. } => {
-            return Err(Error::unimplemented("a batch normalization with what is computed behind it"));
+        BatchNormGrad { relu: true, .. } => return Err(Error::unimplemented("the gradient of a batch normalization and a relu")),
+        BatchNorm { spec, training: false, reserve_3, epilogue } => {
+            norm::batch_norm_inference_on(isa, *spec, *reserve_3, epilogue.as_ref())?.into()
         }
-        BatchNorm { spec, training: false, reserve_3, .. } => norm::batch_norm_inference_on(isa, *spec, *reserve_3)?.into(),
-        BatchNorm { spec, training: true, reserve_3, .. } => {
-            let (first, then) = (norm::moments_on(isa, *spec)?, norm::batch_norm_on(isa, *spec, *reserve_3)?);
-            let arguments = 10 + u32::from(*reserve_3);
+        BatchNorm { spec, training: true, reserve_3, epilogue } => {
+            let (first, then) = (norm::moments_on(isa, *spec)?, norm::batch_norm_on(isa, *spec, *reserve_3, epilogue.as_ref())?);
+            let further = epilogue.as_ref().map_or(0, |epilogue| epilogue.operands.len() as u32);
+            let arguments = 10 + further + u32::from(*reserve_3);
             two_of_norm(first, &[0], then, arguments, spec)?
         }
         BatchNormGrad { spec, training, .. } => {

@@ -8,6 +8,7 @@ use super::coefficients::{Lines, Statistics};
 use super::isa::{self, OverBlock, OverLanes, load, store, walk};
 use super::parts::Parts;
 use crate::cut::Cut;
+use crate::expr::{Chain, Changes, Link, Links, change};
 use crate::simd::{Isa, Lanes};
 use plimsoll_request::norm::BatchNormSpec;
 
@@ -23,11 +24,25 @@ pub(super) enum Apply {
     Gradient,
 }
 
+/// What happens to results before they are written.
+pub(super) struct Behind {
+    pub(super) chain: Chain,
+    /// How many operands it has, which are arguments behind the variance.
+    pub(super) operands: usize,
+}
+
+impl std::fmt::Debug for Behind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Behind").field("operands", &self.operands).finish()
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct Kernel {
     pub(super) spec: BatchNormSpec,
     pub(super) statistics: Statistics,
     pub(super) apply: Apply,
+    pub(super) behind: Option<Behind>,
     pub(super) parts: Parts,
     pub(super) cut: Cut,
     pub(super) isa: Isa,
@@ -57,6 +72,8 @@ impl Kernel {
 
     unsafe fn forward(&self, chunks: Range<u32>, args: &Args<'_>, mut lines: Lines<'_>, reserve_3: bool) {
         let (channels, x) = (self.channels(), usize::from(self.statistics == Statistics::Batch));
+        let y = x + 5 + self.behind.as_ref().map_or(0, |behind| behind.operands);
+        let links = self.behind.as_ref().map(|behind| behind.chain.bind(&args.pointers[x + 5..]));
         // SAFETY: the arguments have a number of each channel, but for given statistics that do not count, and these are not looked
         // at. Outputs of channels are written with the first piece, and read by none.
         unsafe {
@@ -70,14 +87,15 @@ impl Kernel {
             }
             if chunks.start == 0 {
                 let [means, squares, ..] = &lines.0;
-                self.statistics(args, x, means, squares, reserve_3);
+                self.statistics(args, (x, y + 1), means, squares, reserve_3);
             }
             let walk = Forward {
                 x: args.pointers[x].cast::<f32>().cast_const(),
-                y: args.pointers[x + 5].cast(),
+                y: args.pointers[y].cast(),
                 mean: lines.0[0].as_ptr(),
                 factor: lines.0[2].as_ptr(),
                 offset: args.pointers[x + 2].cast::<f32>().cast_const(),
+                links: links.as_ref().map_or(&[], Links::get),
                 channels,
                 rows: self.cut.units(chunks),
             };
@@ -85,9 +103,9 @@ impl Kernel {
         }
     }
 
-    /// The outputs that have a number of each channel.
-    unsafe fn statistics(&self, args: &Args<'_>, x: usize, means: &[f32], squares: &[f32], reserve_3: bool) {
-        let (channels, first) = (means.len(), x + 6);
+    /// The outputs that have a number of each channel, which begin with argument `first`.
+    unsafe fn statistics(&self, args: &Args<'_>, (x, first): (usize, usize), means: &[f32], squares: &[f32], reserve_3: bool) {
+        let channels = means.len();
         let (rows, factor) = (self.spec.rows, self.spec.exponential_avg_factor);
         // SAFETY: as in `forward`.
         unsafe {
@@ -161,26 +179,31 @@ impl Kernel {
 /// Rows that are walked over with a channel's numbers in registers.
 const BLOCK: usize = 16;
 
-/// Rows that no other thread writes; an element is read before it is written, so that `y` may lie where `x` does.
-struct Forward {
+/// Rows whose results are changed together.
+const TOGETHER: usize = 4;
+
+/// Rows that no other thread writes; an element is read before it is written, so that `y` may lie where `x` or an operand of a link does.
+struct Forward<'a> {
     x: *const f32,
     y: *mut f32,
     mean: *const f32,
     factor: *const f32,
     offset: *const f32,
+    /// How results are changed before they are written.
+    links: &'a [Link],
     channels: usize,
     rows: Range<usize>,
 }
 
-impl OverLanes for Forward {
+impl OverLanes for Forward<'_> {
     #[inline(always)]
     unsafe fn run<L: Lanes>(self) {
         // SAFETY: the rows and channels are there, as `Kernel::forward` says; the set is the caller's promise.
-        unsafe { walk::<L, Forward>(self.rows.clone(), BLOCK, 0..self.channels, &self) }
+        unsafe { walk::<L, Forward<'_>>(self.rows.clone(), BLOCK, 0..self.channels, &self) }
     }
 }
 
-impl OverBlock for Forward {
+impl OverBlock for Forward<'_> {
     #[inline(always)]
     unsafe fn block<L: Lanes, const W: usize, const TAIL: bool>(&self, rows: &Range<usize>, channel: usize, count: usize) {
         let (x, y, width) = (self.x, self.y, self.channels);
@@ -189,11 +212,21 @@ impl OverBlock for Forward {
             let means = registers::<L, W, TAIL>(self.mean.add(channel), count);
             let factors = registers::<L, W, TAIL>(self.factor.add(channel), count);
             let offsets = registers::<L, W, TAIL>(self.offset.add(channel), count);
-            for row in rows.clone() {
-                for w in 0..W {
-                    let at = row * width + channel + w * L::COUNT;
-                    let difference = load::<L, TAIL>(x.add(at), count).sub(means[w]);
-                    store::<L, TAIL>(difference.madd(factors[w], offsets[w]), y.add(at), count);
+            for first in rows.clone().step_by(TOGETHER) {
+                let (at, together) = (first * width + channel, (rows.end - first).min(TOGETHER));
+                let mut made = [[L::zero(); W]; TOGETHER];
+                for (row, made) in made.iter_mut().enumerate().take(together) {
+                    for (w, made) in made.iter_mut().enumerate() {
+                        let difference = load::<L, TAIL>(x.add(at + row * width + w * L::COUNT), count).sub(means[w]);
+                        *made = difference.madd(factors[w], offsets[w]);
+                    }
+                }
+                let changes = Changes { links: self.links, element: at, column: channel };
+                change!(L, made, changes, together, width, count);
+                for (row, made) in made.iter().enumerate().take(together) {
+                    for (w, made) in made.iter().enumerate() {
+                        store::<L, TAIL>(*made, y.add(at + row * width + w * L::COUNT), count);
+                    }
                 }
             }
         }

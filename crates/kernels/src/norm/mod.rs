@@ -1,7 +1,7 @@
 //! Batch normalization and its gradient, channels last: two kernels each, which read their operands once.
 //!
 //! The first gathers sums of each channel: rows are cut by shape alone into parts, and each part leaves its own numbers. The second
-//! puts the parts together, in their order, and walks over the elements.
+//! puts the parts together, in their order, and walks over the elements. What is computed behind a normalization happens in registers there.
 
 mod apply;
 mod coefficients;
@@ -14,11 +14,13 @@ use std::sync::Arc;
 
 use plimsoll_base::{DataType, Error, Result};
 use plimsoll_device::{Cost, Prepared};
+use plimsoll_request::anchor::Epilogue;
 use plimsoll_request::norm::BatchNormSpec;
 
 use crate::cut::{Cut, elements};
+use crate::expr::Chain;
 use crate::simd::Isa;
-use apply::Apply;
+use apply::{Apply, Behind};
 use coefficients::Statistics;
 use parts::{Gather, Parts};
 
@@ -41,24 +43,24 @@ pub(crate) fn moments_on(isa: Isa, spec: BatchNormSpec) -> Result<Prepared> {
 
 /// The second kernel of training. Arguments: the buffer in between, x, scale, offset, mean, variance; y, and of each channel: the
 /// running mean and variance, the batch's mean and variance, and with `reserve_3` one number that is 0. Mean and variance are read
-/// where `exponential_avg_factor` is not 1.
+/// where `exponential_avg_factor` is not 1. With an epilogue its further operands are behind the variance, and its result is in y's place.
 ///
 /// Running variances are of a sample (divided by one less than the rows), the batch's own is not. Without rows, running
 /// statistics are NaN and the batch's are 0.
 ///
 /// # Errors
-/// As [`moments_on`].
-pub(crate) fn batch_norm_on(isa: Isa, spec: BatchNormSpec, reserve_3: bool) -> Result<Prepared> {
-    normalize_on(isa, spec, Statistics::Batch, reserve_3)
+/// As [`moments_on`]; UNIMPLEMENTED for an epilogue that is no chain of changes of floats.
+pub(crate) fn batch_norm_on(isa: Isa, spec: BatchNormSpec, reserve_3: bool, epilogue: Option<&Epilogue>) -> Result<Prepared> {
+    normalize_on(isa, spec, Statistics::Batch, reserve_3, epilogue)
 }
 
 /// Normalization by given statistics. Arguments: as [`batch_norm_on`], without the buffer in between. The running statistics are
 /// those given, or NaN without rows; the batch's are 0.
 ///
 /// # Errors
-/// As [`moments_on`].
-pub(crate) fn batch_norm_inference_on(isa: Isa, spec: BatchNormSpec, reserve_3: bool) -> Result<Prepared> {
-    normalize_on(isa, spec, Statistics::Given, reserve_3)
+/// As [`batch_norm_on`].
+pub(crate) fn batch_norm_inference_on(isa: Isa, spec: BatchNormSpec, reserve_3: bool, epilogue: Option<&Epilogue>) -> Result<Prepared> {
+    normalize_on(isa, spec, Statistics::Given, reserve_3, epilogue)
 }
 
 /// The first kernel of the gradient: of each part and channel the sum of dy, and that of dy times the difference of x from the
@@ -97,16 +99,42 @@ fn gather(isa: Isa, spec: BatchNormSpec, gather: Gather) -> Result<Prepared> {
     })
 }
 
-fn normalize_on(isa: Isa, spec: BatchNormSpec, statistics: Statistics, reserve_3: bool) -> Result<Prepared> {
+fn normalize_on(isa: Isa, spec: BatchNormSpec, statistics: Statistics, reserve_3: bool, epilogue: Option<&Epilogue>) -> Result<Prepared> {
     let x = usize::from(statistics == Statistics::Batch);
-    apply(isa, spec, statistics, Apply::Forward { reserve_3 }, vec![(x, 0)])
+    let behind = epilogue.map(|epilogue| behind(&spec, epilogue)).transpose()?;
+    let operands = behind.as_ref().map_or(0, |behind| behind.operands);
+    // The result may lie where x does, or an operand of the epilogue.
+    let in_place = std::iter::once((x, 0)).chain((0..operands).map(|operand| (x + 5 + operand, 0))).collect();
+    let mut prepared = apply(isa, spec, statistics, (Apply::Forward { reserve_3 }, behind), in_place)?;
+    if let Some(epilogue) = epilogue {
+        let total = spec.rows as f64 * spec.channels as f64;
+        let cost = Cost { flops: epilogue.expr.flops() * total, bytes: 4.0 * operands as f64 * total };
+        prepared.cost = prepared.cost + cost;
+    }
+    Ok(prepared)
+}
+
+/// # Errors
+/// UNIMPLEMENTED for an epilogue that is no chain.
+fn behind(spec: &BatchNormSpec, Epilogue { expr, operands }: &Epilogue) -> Result<Behind> {
+    // Operands are as large as the images: their elements are in the same order.
+    let shape = [spec.rows, spec.channels];
+    let chain = Chain::of(expr, &shape, &vec![shape.to_vec(); operands.len()]);
+    let chain = chain.ok_or_else(|| Error::unimplemented("a batch normalization with what is computed behind it, but for chains"))?;
+    Ok(Behind { chain, operands: operands.len() })
 }
 
 fn grad_on(isa: Isa, spec: BatchNormSpec, statistics: Statistics) -> Result<Prepared> {
-    apply(isa, spec, statistics, Apply::Gradient, vec![(1, 0), (2, 0)])
+    apply(isa, spec, statistics, (Apply::Gradient, None), vec![(1, 0), (2, 0)])
 }
 
-fn apply(isa: Isa, spec: BatchNormSpec, statistics: Statistics, apply: Apply, in_place: Vec<(usize, usize)>) -> Result<Prepared> {
+fn apply(
+    isa: Isa,
+    spec: BatchNormSpec,
+    statistics: Statistics,
+    (apply, behind): (Apply, Option<Behind>),
+    in_place: Vec<(usize, usize)>,
+) -> Result<Prepared> {
     let total = require(&spec)? as f64;
     let read = if apply == Apply::Gradient && statistics == Statistics::Batch { 2.0 } else { 1.0 };
     // Each piece puts the parts together for itself: it should have more rows than there are parts.
@@ -119,7 +147,7 @@ fn apply(isa: Isa, spec: BatchNormSpec, statistics: Statistics, apply: Apply, in
         per_worker: elements(&[coefficients::LINES as u64, 4, spec.channels])? as u64,
         cost: Cost { flops: 3.0 * total, bytes: 4.0 * (read + 1.0) * total },
         in_place,
-        kernel: Arc::new(apply::Kernel { spec, statistics, apply, parts, cut, isa }),
+        kernel: Arc::new(apply::Kernel { spec, statistics, apply, behind, parts, cut, isa }),
     })
 }
 

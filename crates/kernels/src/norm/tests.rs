@@ -7,6 +7,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::testing;
 use plimsoll_base::DataType;
+use plimsoll_request::expr::{BinaryOp, ExprBuilder};
 
 type Checked = std::result::Result<(), TestCaseError>;
 
@@ -58,6 +59,22 @@ fn statistics(x: &[f32], spec: &BatchNormSpec) -> (Vec<f64>, Vec<f64>) {
     (0..channels).map(of).unzip()
 }
 
+/// `max(y + other, 0)`.
+fn sum_and_relu(spec: &BatchNormSpec) -> Epilogue {
+    let mut builder = ExprBuilder::new();
+    let [y, other] = [0, 1].map(|_| builder.input(DataType::Float).unwrap());
+    let sum = builder.binary(BinaryOp::Add, y, other).unwrap();
+    let zero = builder.number(DataType::Float, 0.0).unwrap();
+    let relu = builder.binary(BinaryOp::Maximum, sum, zero).unwrap();
+    Epilogue { expr: builder.finish(vec![relu]), operands: vec![vec![1, spec.rows, spec.channels]] }
+}
+
+/// Whether two lists of results are the same bits.
+fn same(one: &[Vec<f32>], other: &[Vec<f32>]) -> bool {
+    let bits = |all: &[Vec<f32>]| all.iter().map(|values| testing::bytes(values)).collect::<Vec<_>>();
+    bits(one) == bits(other)
+}
+
 fn check(spec: BatchNormSpec, seed: u64, mean: f32) -> Checked {
     let (rows, channels) = (spec.rows as usize, spec.channels as usize);
     let total = rows * channels;
@@ -74,7 +91,7 @@ fn check(spec: BatchNormSpec, seed: u64, mean: f32) -> Checked {
     for isa in Isa::available() {
         let what = |name: &str| format!("{name} {isa:?} {spec:?}");
         let parts = run(&moments_on(isa, spec).unwrap(), &[&x], &[between])?.remove(0);
-        let second = normalize_on(isa, spec, Statistics::Batch, true).unwrap();
+        let second = normalize_on(isa, spec, Statistics::Batch, true, None).unwrap();
         let lengths = [total, channels, channels, channels, channels, 1];
         let y = run(&second, &[&parts, &x, &scale, &offset, &old_mean, &old_variance], &lengths)?;
         let normal = |i: usize| {
@@ -92,13 +109,25 @@ fn check(spec: BatchNormSpec, seed: u64, mean: f32) -> Checked {
         close(&what("variance"), &y[4], variances.iter().map(|variance| or_zero(*variance)), rounded)?;
         prop_assert_eq!(&y[5], &[0.0]);
 
-        let given = normalize_on(isa, spec, Statistics::Given, false).unwrap();
+        let given = normalize_on(isa, spec, Statistics::Given, false, None).unwrap();
         let y_given = run(&given, &[&x, &scale, &offset, &old_mean, &old_variance], &lengths[..5])?;
         let normal = |i: usize| {
             let c = i % channels;
             (f64::from(x[i]) - at(&old_mean, c)) * at(&scale, c) / (at(&old_variance, c) + epsilon).sqrt() + at(&offset, c)
         };
         close(&what("y by given"), &y_given[0], (0..total).map(normal), 1.0)?;
+        // The bits of what is computed afterwards; statistics as without.
+        let other = numbers(total, seed ^ 9);
+        let changed = |y: &[f32]| -> Vec<f32> { y.iter().zip(&other).map(|(y, other)| (y + other).max(0.0)).collect() };
+        let epilogue = sum_and_relu(&spec);
+        let second = normalize_on(isa, spec, Statistics::Batch, true, Some(&epilogue)).unwrap();
+        let behind = run(&second, &[&parts, &x, &scale, &offset, &old_mean, &old_variance, &other], &lengths)?;
+        prop_assert_eq!(&behind[0], &changed(&y[0]), "{}", what("behind"));
+        prop_assert!(same(&behind[1..], &y[1..]), "{}", what("statistics"));
+        let given = normalize_on(isa, spec, Statistics::Given, false, Some(&epilogue)).unwrap();
+        let behind = run(&given, &[&x, &scale, &offset, &old_mean, &old_variance, &other], &lengths[..5])?;
+        prop_assert_eq!(&behind[0], &changed(&y_given[0]), "{}", what("behind given statistics"));
+        prop_assert!(same(&behind[1..], &y_given[1..]), "{}", what("statistics"));
         let kept = |values: &[f32], got: &[f32]| got == values || (rows == 0 && got.iter().all(|value| value.is_nan()));
         prop_assert!(kept(&old_mean, &y_given[1]) && kept(&old_variance, &y_given[2]), "{}", what("given statistics"));
         prop_assert!(y_given[3..5].iter().flatten().all(|value| *value == 0.0));
@@ -153,13 +182,25 @@ fn a_large_mean_costs_nothing() {
     }
 }
 
+/// Only chains of changes are computed behind a normalization.
+#[test]
+fn other_epilogues_are_refused() {
+    let spec = BatchNormSpec { data_type: DataType::Float, rows: 9, channels: 5, epsilon: 0.01, exponential_avg_factor: 1.0 };
+    let mut builder = ExprBuilder::new();
+    let y = builder.input(DataType::Float).unwrap();
+    let square = builder.binary(BinaryOp::Mul, y, y).unwrap();
+    let epilogue = Epilogue { expr: builder.finish(vec![square]), operands: Vec::new() };
+    let error = batch_norm_on(Isa::best(), spec, true, Some(&epilogue)).unwrap_err();
+    assert_eq!(error.code(), plimsoll_base::Code::Unimplemented);
+}
+
 #[test]
 fn sizes_beyond_memory_are_refused() {
     for (rows, channels) in [(u64::MAX, 1), (1, u64::MAX), (1 << 40, 1 << 40), (0, u64::MAX)] {
         let spec = BatchNormSpec { data_type: DataType::Float, rows, channels, epsilon: 0.01, exponential_avg_factor: 1.0 };
         for prepared in [
             moments_on(Isa::best(), spec),
-            batch_norm_on(Isa::best(), spec, true),
+            batch_norm_on(Isa::best(), spec, true, None),
             grad_sums_on(Isa::best(), spec),
             batch_norm_grad_on(Isa::best(), spec, true),
         ] {
