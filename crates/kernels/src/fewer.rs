@@ -3,10 +3,10 @@
 use plimsoll_base::{DataType, Error, Result};
 use plimsoll_device::{Class, Load, Prepared, StepArg};
 use plimsoll_request::KernelRequest;
-use plimsoll_request::anchor::{Anchor, Epilogue};
-use plimsoll_request::conv::{ConvSpec, FilterForm};
+use plimsoll_request::anchor::Anchor;
+use plimsoll_request::conv::FilterForm;
 
-use crate::conv::winograd::{ByFilter, Winograd, by_filter, end_by_filter, some_by_filter, winograd_of};
+use crate::conv::winograd::{ByFilter, Winograd, by_filter, end_by_filter, some_by_filter, winograd_of, winograd_pooled};
 use crate::library::Made;
 use crate::packing::Order;
 use crate::simd::Isa;
@@ -25,21 +25,25 @@ pub(crate) fn is_only(request: &KernelRequest) -> bool {
 pub(crate) fn prepare(isa: Isa, request: &KernelRequest, order: Order) -> Result<Option<(Made, Vec<Load>)>> {
     Ok(match request {
         KernelRequest::Anchor { anchor: Anchor::Conv(spec), epilogue, pooling: None } => {
-            convolution(isa, request, (spec, false), epilogue.clone(), order)?
+            convolution(request, false, winograd_of(isa, spec, false, epilogue.clone(), (order, false))?)?
+        }
+        KernelRequest::Anchor { anchor: Anchor::Conv(spec), epilogue, pooling: Some(pooling) } => {
+            convolution(request, false, winograd_pooled(isa, spec, epilogue.clone(), pooling, order)?)?
         }
         KernelRequest::Anchor { anchor: Anchor::ConvBackpropInput(spec), epilogue, pooling: None } => {
-            convolution(isa, request, (spec, true), epilogue.clone(), order)?
+            convolution(request, true, winograd_of(isa, spec, true, epilogue.clone(), (order, false))?)?
         }
-        KernelRequest::ConvBackpropFilter { spec, unpooled: None } => {
-            let Some(made) = by_filter(isa, spec)? else { return Ok(None) };
+        KernelRequest::ConvBackpropFilter { spec, unpooled } => {
+            let Some(made) = by_filter(isa, spec, unpooled.as_ref())? else { return Ok(None) };
+            let reads: &[u32] = if unpooled.is_some() { &[0, 1, 2] } else { &[0, 1] };
             let end = end_by_filter(isa, spec, made.points, made.sums)?;
             let elements = spec.at_points(made.points).and_then(|values| values.checked_mul(made.sums));
             let elements = elements.ok_or_else(|| Error::invalid_argument(format!("{} sums of {spec:?}", made.sums)))?;
             let loads = vec![load_of(&made), ending(&end)];
-            Some((Made::in_parts(made.summed, &[0, 1], end, DataType::Float, elements)?, loads))
+            Some((Made::in_parts(made.summed, reads, end, DataType::Float, elements)?, loads))
         }
-        KernelRequest::ConvBackpropFilterSums { spec, unpooled: None, sums, onto, form: FilterForm::Points { along, images } } => {
-            some_by_filter(isa, spec, (*along, *images), (*sums, *onto))?.map(|made| {
+        KernelRequest::ConvBackpropFilterSums { spec, unpooled, sums, onto, form: FilterForm::Points { along, images } } => {
+            some_by_filter(isa, (spec, unpooled.as_ref()), (*along, *images), (*sums, *onto))?.map(|made| {
                 let loads = vec![load_of(&made)];
                 (made.summed.into(), loads)
             })
@@ -62,15 +66,8 @@ fn ending(end: &Prepared) -> Load {
 }
 
 /// A convolution, or its gradient by the input.
-fn convolution(
-    isa: Isa,
-    request: &KernelRequest,
-    (spec, is_gradient): (&ConvSpec, bool),
-    epilogue: Option<Epilogue>,
-    order: Order,
-) -> Result<Option<(Made, Vec<Load>)>> {
-    let Some(made) = winograd_of(isa, spec, is_gradient, epilogue, order)? else { return Ok(None) };
-    let Winograd { weights, product, values, issued, elementwise } = made;
+fn convolution(request: &KernelRequest, is_gradient: bool, made: Option<Winograd>) -> Result<Option<(Made, Vec<Load>)>> {
+    let Some(Winograd { weights, product, values, issued, elementwise }) = made else { return Ok(None) };
     let bytes = DataType::Float.bytes_of(values).ok_or_else(|| Error::invalid_argument(format!("{values} values of a filter")))?;
     let filter = u32::from(!is_gradient);
     let arguments = request.arguments()?;

@@ -43,13 +43,12 @@ pub(crate) fn rows(request: &KernelRequest) -> Option<u64> {
 /// The gradient by a filter: images are added one after the other to as many sums as the kernel has for all of them. At the points these are
 /// groups of images.
 fn filter(isa: Isa, spec: &ConvSpec, unpooled: Option<&PoolSpec>, is_fewer: bool, rows: Rows) -> Option<Part> {
-    let (form, all, images) = match (is_fewer, unpooled) {
-        (true, Some(_)) => return None,
-        (true, None) => {
-            let ByFilter { sums, points, images, .. } = by_filter(isa, spec).ok()??;
+    let (form, all, images) = match is_fewer {
+        true => {
+            let ByFilter { sums, points, images, .. } = by_filter(isa, spec, unpooled).ok()??;
             (FilterForm::Points { along: points, images }, sums, images)
         }
-        (false, _) => (FilterForm::Taps, conv::filter_parts(isa, spec, unpooled).filter(|_| spec.data_type == DataType::Float)?, 1),
+        false => (FilterForm::Taps, conv::filter_parts(isa, spec, unpooled).filter(|_| spec.data_type == DataType::Float)?, 1),
     };
     let parts = rows.parts;
     // Each part of the images is of whole sums, or of one.

@@ -58,7 +58,7 @@ impl Axis {
     }
 
     /// How many indices the window covers from its first tap to its last.
-    fn extent(&self) -> isize {
+    pub(crate) fn extent(&self) -> isize {
         (self.taps as isize - 1) * self.dilation as isize + 1
     }
 

@@ -323,7 +323,7 @@ pub fn conv_backprop_filter_unpooled_on(isa: Isa, spec: ConvSpec, pool: PoolSpec
 ///
 /// # Errors
 /// As [`conv_backprop_filter_unpooled`].
-fn may_unpool(spec: &ConvSpec, pool: &PoolSpec) -> Result<bool> {
+pub(crate) fn may_unpool(spec: &ConvSpec, pool: &PoolSpec) -> Result<bool> {
     spec.check()?;
     floats_only(spec)?;
     if pool.input() != spec.output() {

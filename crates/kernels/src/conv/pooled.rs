@@ -34,35 +34,59 @@ struct Pooled {
     place: usize,
 }
 
-pub(super) fn prepare(isa: Isa, spec: &ConvSpec, epilogue: Option<Epilogue>, pooling: &Pooling, order: Order) -> Result<Prepared> {
-    let fits = pooling.spec.input() == spec.output()
-        && spec.axes.filled()[0] == WindowAxis::ONE
-        && pooling.maxima == Maxima::First
-        && epilogue.as_ref().is_none_or(|epilogue| epilogue.expr.output_types() == [DataType::Float]);
-    let operands = 2 + epilogue.as_ref().map_or(0, |epilogue| epilogue.operands.len());
-    if !fits || operands + 1 > MOST_ARGS {
-        return Err(Error::invalid_argument(format!("results {:?} of a convolution pooled as {:?}", spec.output(), pooling.spec)));
+/// What is pooled, and how. Both fit.
+pub(super) struct Of<'a> {
+    spec: &'a ConvSpec,
+    pooling: &'a Pooling,
+    /// Arguments of the convolution before its result.
+    operands: usize,
+}
+
+impl<'a> Of<'a> {
+    /// # Errors
+    /// INVALID_ARGUMENT where the two do not fit.
+    pub(super) fn new(spec: &'a ConvSpec, epilogue: Option<&Epilogue>, pooling: &'a Pooling) -> Result<Of<'a>> {
+        let fits = pooling.spec.input() == spec.output()
+            && spec.axes.filled()[0] == WindowAxis::ONE
+            && pooling.maxima == Maxima::First
+            && epilogue.is_none_or(|epilogue| epilogue.expr.output_types() == [DataType::Float]);
+        let operands = 2 + epilogue.map_or(0, |epilogue| epilogue.operands.len());
+        if !fits || operands + 1 > MOST_ARGS {
+            return Err(Error::invalid_argument(format!("results {:?} of a convolution pooled as {:?}", spec.output(), pooling.spec)));
+        }
+        Ok(Of { spec, pooling, operands })
     }
-    let pool = PoolImages::new(isa, pooling)?;
+
+    /// The pooling behind the convolution's kernel, of which a piece is so many images.
+    pub(super) fn behind(self, isa: Isa, conv: Prepared, images: usize) -> Result<Prepared> {
+        let Of { spec, pooling, operands } = self;
+        let pool = PoolImages::new(isa, pooling)?;
+        let image = elements(&spec.output()[1..])?;
+        let place = conv.per_worker.next_multiple_of(64);
+        let buffer = elements(&[images as u64, image as u64])? as u64 * 4;
+        let outputs: f64 = pooling.spec.output().iter().map(|size| *size as f64).product();
+        let mut cost = conv.cost;
+        cost.flops += outputs * pooling.spec.taps() as f64;
+        cost.bytes += 5.0 * outputs - 4.0 * spec.batch as f64 * image as f64;
+        let kernel = Pooled {
+            conv: conv.kernel,
+            pool,
+            batch: spec.batch as usize,
+            images,
+            image,
+            operands,
+            has_positions: pooling.positions != Positions::None,
+            place: place as usize,
+        };
+        let per_worker = place + buffer + 64;
+        Ok(Prepared { chunks: conv.chunks, scratch: 0, per_worker, cost, in_place: Vec::new(), kernel: Arc::new(kernel) })
+    }
+}
+
+pub(super) fn prepare(isa: Isa, spec: &ConvSpec, epilogue: Option<Epilogue>, pooling: &Pooling, order: Order) -> Result<Prepared> {
+    let of_results = Of::new(spec, epilogue.as_ref(), pooling)?;
     let (conv, images) = direct::forward::<f32>(isa, spec, epilogue, true, order)?;
-    let image = elements(&spec.output()[1..])?;
-    let place = conv.per_worker.next_multiple_of(64);
-    let buffer = elements(&[images as u64, image as u64])? as u64 * 4;
-    let outputs: f64 = pooling.spec.output().iter().map(|size| *size as f64).product();
-    let mut cost = conv.cost;
-    cost.flops += outputs * pooling.spec.taps() as f64;
-    cost.bytes += 5.0 * outputs - 4.0 * spec.batch as f64 * image as f64;
-    let kernel = Pooled {
-        conv: conv.kernel,
-        pool,
-        batch: spec.batch as usize,
-        images,
-        image,
-        operands,
-        has_positions: pooling.positions != Positions::None,
-        place: place as usize,
-    };
-    Ok(Prepared { chunks: conv.chunks, scratch: 0, per_worker: place + buffer + 64, cost, in_place: Vec::new(), kernel: Arc::new(kernel) })
+    of_results.behind(isa, conv, images)
 }
 
 impl CpuKernel for Pooled {

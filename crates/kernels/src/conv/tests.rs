@@ -550,6 +550,14 @@ fn pooled(spec: &ConvSpec) -> PoolSpec {
     PoolSpec { data_type: DataType::Float, batch: spec.batch, channels: spec.out_c, axes, layout: Layout::ChannelsLast }
 }
 
+/// What a kernel makes of these bytes, the last piece first: outputs of so many bytes.
+fn backwards(prepared: &Prepared, inputs: &[&[u8]], sizes: &[usize]) -> Vec<Vec<u8>> {
+    let mut outputs: Vec<Vec<u8>> = sizes.iter().map(|size| vec![0xEE; *size]).collect();
+    let pieces: Vec<Range<u32>> = (0..prepared.chunks).rev().map(|piece| piece..piece + 1).collect();
+    testing::run_pieces(prepared, inputs, &mut outputs, &pieces, &[]).unwrap();
+    outputs
+}
+
 /// Results that are pooled at once, and results that are never made, give the bits of results that are made first.
 #[test]
 fn pooling_is_the_same_at_once() {
@@ -560,12 +568,7 @@ fn pooling_is_the_same_at_once() {
         let numbers = [count(spec.input()), count(spec.filter()), spec.out_c, count(pool.output())].map(|count| numbers(count, count));
         let [x, w, bias, g] = numbers.map(|numbers| testing::bytes(&numbers));
         let (made, left) = (4 * count(spec.output()) as usize, count(pool.output()) as usize);
-        let run = |prepared: Prepared, inputs: &[&[u8]], sizes: &[usize]| {
-            let mut outputs: Vec<Vec<u8>> = sizes.iter().map(|size| vec![0xEE; *size]).collect();
-            let pieces: Vec<Range<u32>> = (0..prepared.chunks).rev().map(|piece| piece..piece + 1).collect();
-            testing::run_pieces(&prepared, inputs, &mut outputs, &pieces, &[]).unwrap();
-            outputs
-        };
+        let run = |prepared: Prepared, inputs: &[&[u8]], sizes: &[usize]| backwards(&prepared, inputs, sizes);
         for isa in Isa::available() {
             let epilogue = || Some(relu(spec.out_c, false, true));
             let conv = run(conv_on(isa, spec, epilogue()).unwrap(), &[&x, &w, &bias], &[made]);

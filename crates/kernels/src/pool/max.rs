@@ -320,10 +320,12 @@ impl<I: Index, const KEPT: bool, const DEEP: bool> Vectorised for Deep<Find<I, K
                         let top = (front + tap_z as isize) * y.size as isize + y_start;
                         for tap_y in taps_y.clone() {
                             let line = (top + tap_y as isize) * x.size as isize + left;
+                            let mut from =
+                                work.input.wrapping_offset((line + taps_x.start as isize) * channels as isize + channel as isize);
                             for tap_x in taps_x.clone() {
-                                let at = (line + tap_x as isize) as usize * channels + channel;
                                 // SAFETY: the taps lie on the input.
-                                let values = unsafe { get(work.input.add(at), count, 0.0) };
+                                let values = unsafe { get(from, count, 0.0) };
+                                from = from.wrapping_add(channels);
                                 for lane in 0..GROUP {
                                     most[lane] = if values[lane] > most[lane] { values[lane] } else { most[lane] };
                                 }
@@ -418,33 +420,92 @@ impl<I: Index, const DEEP: bool> Vectorised for Deep<Gather<I>, DEEP> {
         for row in work.rows.clone() {
             let [image, plane, line] = work.sizes.place::<DEEP>(row, z.size, y.size);
             let (windows_z, windows_y) = (work.sizes.planes_over::<DEEP>(plane), y.positions_over(line));
+            let (mut first, mut end) = (0, 0);
+            let mut over = [Over { kept: work.kept, grad: work.grad, number: 0 }; MOST_OVER];
             for column in 0..x.size {
-                let windows_x = x.positions_over(column);
-                for (channel, count) in groups(work.channels.clone()) {
-                    let mut sum = [0f32; GROUP];
-                    for window_z in windows_z.clone() {
-                        let tap_z = (plane as isize - work.sizes.plane_start::<DEEP>(window_z)) as usize;
-                        for window_y in windows_y.clone() {
-                            let tap_y = (line as isize - y.start(window_y)) as usize;
-                            for window_x in windows_x.clone() {
-                                let number = ((tap_z * y.taps + tap_y) * x.taps) as isize + column as isize - x.start(window_x);
-                                let window = ((image * z.positions + window_z) * y.positions + window_y) * x.positions + window_x;
-                                // SAFETY: the window is one of the result's.
-                                let (kept, grad) = unsafe {
-                                    let kept = work.kept.wrapping_add(window * work.kept_distance + channel);
-                                    (get(kept, count, I::default()), get(work.grad.add(window * channels + channel), count, 0.0))
-                                };
-                                for lane in 0..GROUP {
-                                    sum[lane] += if kept[lane].to_u32() == number as u32 { grad[lane] } else { 0.0 };
-                                }
+                // The windows over a column follow those over the one before.
+                while end < x.positions && x.start(end) <= column as isize {
+                    end += 1;
+                }
+                while first < end && x.start(first) + x.extent() <= column as isize {
+                    first += 1;
+                }
+                let to = work.to.wrapping_add((row * x.size + column) * channels);
+                let (mut count, mut onto) = (0, false);
+                for window_z in windows_z.clone() {
+                    let tap_z = (plane as isize - work.sizes.plane_start::<DEEP>(window_z)) as usize;
+                    for window_y in windows_y.clone() {
+                        let tap_y = (line as isize - y.start(window_y)) as usize;
+                        let before = ((image * z.positions + window_z) * y.positions + window_y) * x.positions;
+                        for window_x in first..end {
+                            if count == MOST_OVER {
+                                // SAFETY: the windows are of the result; the elements of these rows and channels are this call's.
+                                unsafe { work.sum(&over, to, onto) };
+                                (count, onto) = (0, true);
                             }
+                            let number = ((tap_z * y.taps + tap_y) * x.taps) as isize + column as isize - x.start(window_x);
+                            let window = before + window_x;
+                            let kept = work.kept.wrapping_add(window * work.kept_distance);
+                            over[count] = Over { kept, grad: work.grad.wrapping_add(window * channels), number: number as u32 };
+                            count += 1;
                         }
                     }
-                    // SAFETY: the elements of these rows and channels are this call's.
-                    unsafe { put(work.to.add((row * x.size + column) * channels + channel), count, sum) };
                 }
+                // SAFETY: as above.
+                unsafe { work.sum(&over[..count], to, onto) };
             }
         }
+    }
+}
+
+/// Windows over a position that are looked at together.
+const MOST_OVER: usize = 16;
+
+/// A window over a position: its first channel's position and gradient, and the number that the position has in it.
+#[derive(Clone, Copy)]
+struct Over<I> {
+    kept: *const I,
+    grad: *const f32,
+    number: u32,
+}
+
+impl<I: Index> Gather<I> {
+    /// The gradients of those of these windows whose maximum is at a position, window by window; with `onto`, to what is there.
+    ///
+    /// # Safety
+    /// The windows are of the result, and the position's elements are the caller's.
+    #[inline(always)]
+    unsafe fn sum(&self, over: &[Over<I>], to: *mut f32, onto: bool) {
+        let mut channel = self.channels.start;
+        // SAFETY: the caller's promise.
+        unsafe {
+            while channel + GROUP <= self.channels.end {
+                sum_group(over, channel, GROUP, to, onto);
+                channel += GROUP;
+            }
+            if channel < self.channels.end {
+                sum_group(over, channel, self.channels.end - channel, to, onto);
+            }
+        }
+    }
+}
+
+/// See [`Gather::sum`]: `count` channels from one on.
+#[inline(always)]
+unsafe fn sum_group<I: Index>(over: &[Over<I>], channel: usize, count: usize, to: *mut f32, onto: bool) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let mut sum = if onto { get(to.cast_const().wrapping_add(channel), count, 0.0) } else { [0f32; GROUP] };
+        for Over { kept, grad, number } in over {
+            let kept = get(kept.wrapping_add(channel), count, I::default());
+            let grad = get(grad.wrapping_add(channel), count, 0.0);
+            for lane in 0..GROUP {
+                // By bits: a choice of numbers becomes branches.
+                let all = u32::from(kept[lane].to_u32() == *number).wrapping_neg();
+                sum[lane] += f32::from_bits(grad[lane].to_bits() & all);
+            }
+        }
+        put(to.wrapping_add(channel), count, sum);
     }
 }
 

@@ -31,7 +31,7 @@ fn check_panels(spec: &ConvSpec, seed: u64) -> std::result::Result<(), TestCaseE
             prop_assert_eq!(run(Order::Panels, &held), run(Order::Rows, &rows), "{:?} {:?}", isa, spec);
         }
         let values = |order, w: &[f32]| {
-            let made = winograd_of(isa, spec, false, None, order).unwrap()?;
+            let made = winograd_of(isa, spec, false, None, (order, false)).unwrap()?;
             let values = run_both(&made.weights, &[w], made.values);
             Some(bits(&run_both(&made.product, &[&x, &values], len)))
         };

@@ -1,7 +1,8 @@
 //! Convolutions with fewer multiplications against plain loops: see [`crate::conv::winograd`].
 
 use super::*;
-use crate::conv::winograd::{Winograd, by_filter, end_by_filter, has_form, winograd};
+use crate::conv::winograd::{Winograd, by_filter, end_by_filter, has_form, winograd, winograd_pooled};
+use crate::packing::Order;
 
 /// The results of both kernels.
 fn run_winograd(made: &Winograd, filter: &[f32], other: &[f32], is_gradient: bool, len: u64) -> Vec<f32> {
@@ -22,8 +23,10 @@ fn error_by(got: &[f32], expected: &Sums, scale: impl Fn(&(f64, f64)) -> f64) ->
 
 /// The gradient by the filter; none where there is no such form.
 fn run_by_filter(isa: Isa, spec: &ConvSpec, x: &[f32], g: &[f32]) -> Option<Vec<f32>> {
-    let made = by_filter(isa, spec).unwrap();
-    assert_eq!(made.is_some(), has_form(spec, false) && spec.in_c >= 8, "{spec:?}");
+    let made = by_filter(isa, spec, None).unwrap();
+    let [_, rows, columns] = spec.axes.filled();
+    let is_enough = spec.batch * rows.positions * columns.positions * spec.in_c.min(8) >= 512;
+    assert_eq!(made.is_some(), has_form(spec, false) && is_enough, "{spec:?}");
     let made = made?;
     let sums = run_both(&made.summed, &[x, g], made.sums * spec.at_points(made.points).unwrap());
     let end = end_by_filter(isa, spec, made.points, made.sums).unwrap();
@@ -135,6 +138,9 @@ fn the_error_by_the_filter_is_bounded() {
         (32, 12, 16, 5),
         (128, 4, 16, 5),
         (1, 48, 16, 5),
+        (32, 24, 3, 5),
+        (32, 32, 3, 3),
+        (64, 8, 1, 3),
     ] {
         // Numbers of one sign, as behind a ReLU, and of both.
         for is_positive in [false, true] {
@@ -163,11 +169,61 @@ fn the_error_by_the_filter_is_bounded() {
 #[test]
 fn sums_by_the_filter_are_not_too_long() {
     for (taps, size, short, long) in [(3u64, 8u64, 1u64 << 16, 1u64 << 18), (5, 8, 1 << 13, 1 << 17)] {
-        let of = |batch: u64| by_filter(Isa::best(), &spec(batch, 8, 16, &[same(size, taps, 1); 2])).unwrap().map(|made| made.points);
+        let of = |batch: u64| by_filter(Isa::best(), &spec(batch, 8, 16, &[same(size, taps, 1); 2]), None).unwrap().map(|made| made.points);
         assert_eq!(of(short), Some(6), "{taps}");
         assert_eq!(of(long), None, "{taps}");
     }
-    assert_eq!(by_filter(Isa::best(), &spec(128, 8, 16, &[same(8, 5, 1); 2])).unwrap().map(|made| made.points), Some(8));
+    assert_eq!(by_filter(Isa::best(), &spec(128, 8, 16, &[same(8, 5, 1); 2]), None).unwrap().map(|made| made.points), Some(8));
+}
+
+/// Results that are pooled at once, and gradients whose rows are made block by block, give the bits of what is made first.
+#[test]
+fn tiles_are_pooled_at_once_with_the_same_bits() {
+    for spec in [
+        spec(5, 3, 64, &[same(24, 5, 1); 2]),
+        spec(9, 20, 60, &[same(5, 3, 1), same(7, 3, 1)]),
+        // Images whose tiles are more than a block.
+        spec(2, 60, 40, &[same(30, 3, 1), same(27, 3, 1)]),
+        // Tiles of several images are summed together.
+        spec(8, 3, 9, &[same(6, 3, 1); 2]),
+    ] {
+        let pool = pooled(&spec);
+        let numbers = [count(spec.input()), count(spec.filter()), spec.out_c, count(pool.output())].map(|count| numbers(count, count));
+        let [x, w, bias, g] = numbers.map(|numbers| testing::bytes(&numbers));
+        let (made, left) = (4 * count(spec.output()) as usize, count(pool.output()) as usize);
+        for isa in Isa::available() {
+            let epilogue = || Some(relu(spec.out_c, false, true));
+            let plain = winograd(isa, &spec, false, epilogue()).unwrap().expect("such a form");
+            let values = backwards(&plain.weights, &[&w], &[4 * plain.values as usize]);
+            let conv = backwards(&plain.product, &[&x, &values[0], &bias], &[made]);
+            for positions in [Positions::None, Positions::All, Positions::Positive] {
+                let pooling = Pooling { spec: pool, maxima: Maxima::First, positions };
+                let at_once = winograd_pooled(isa, &spec, epilogue(), &pooling, Order::Rows).unwrap().expect("such a form");
+                assert_eq!(at_once.values, plain.values);
+                let sizes = if positions == Positions::None { &[4 * left][..] } else { &[4 * left, left][..] };
+                let separate = match positions {
+                    Positions::None => max_pool_on(isa, pool, Maxima::First).unwrap(),
+                    _ => max_pool_with_argmax_on(isa, pool, positions == Positions::Positive).unwrap(),
+                };
+                let got = backwards(&at_once.product, &[&x, &values[0], &bias], sizes);
+                assert!(got == backwards(&separate, &[&conv[0]], sizes), "{isa:?} {spec:?} {positions:?}");
+                if positions == Positions::None {
+                    continue;
+                }
+                let grad = backwards(&max_pool_grad_on(isa, pool).unwrap(), &[&got[1], &g], &[made]);
+                let plain = by_filter(isa, &spec, None).unwrap().expect("such a form");
+                let unpooled = by_filter(isa, &spec, Some(&pool)).unwrap().expect("such a form");
+                assert_eq!((unpooled.sums, unpooled.points, unpooled.images), (plain.sums, plain.points, plain.images));
+                let size = 4 * (plain.sums * spec.at_points(plain.points).unwrap()) as usize;
+                let expected = backwards(&plain.summed, &[&x, &grad[0]], &[size]);
+                assert!(backwards(&unpooled.summed, &[&x, &got[1], &g], &[size]) == expected, "{isa:?} {spec:?} {positions:?}");
+            }
+        }
+    }
+    // Rows are not made once for each of several parts of the channels, and they have to fit.
+    let wide = spec(8, 300, 64, &[same(8, 3, 1); 2]);
+    assert!(by_filter(Isa::best(), &wide, Some(&pooled(&wide))).unwrap().is_none());
+    assert!(by_filter(Isa::best(), &wide, Some(&pooled(&spec(8, 3, 64, &[same(9, 3, 1); 2])))).is_err());
 }
 
 #[test]

@@ -3,6 +3,9 @@
 //!
 //! A sum is made image after image, or group after group of images where these have few tiles: each adds what it has summed in registers. So
 //! several calls can add to one sum, where each begins with a whole group, and the bits are those of one call.
+//!
+//! With a pooling, the gradient by the result is that of the pooling by its input. Rows of it are made in scratch, those of a row of tiles at
+//! a time.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -10,15 +13,17 @@ use std::sync::Arc;
 use plimsoll_base::{Error, Result};
 use plimsoll_device::{Args, Cost, CpuKernel, Fault, Prepared};
 use plimsoll_request::conv::ConvSpec;
+use plimsoll_request::pool::PoolSpec;
 
 use super::transform::{Sums, SumsFn, sums_of, transforms};
 use super::{Shape, has_tiles};
-use crate::conv::Sizes;
 use crate::conv::filter::images;
 use crate::conv::tiles::{Ahead, Panel, Rows, Tile, code};
+use crate::conv::{Sizes, may_unpool};
 use crate::cut::{Cut, elements};
 use crate::expr::Changes;
 use crate::packing::part;
+use crate::pool::UnpoolRows;
 use crate::simd::Isa;
 
 /// Bytes of the values of a block of tiles: these and the sums of a unit stay in the second cache.
@@ -35,8 +40,11 @@ const UNIT_SUMS: usize = 576 << 10;
 const PIECES: usize = 8;
 /// Bytes of all sums. What has more has no such form.
 const MOST_BYTES: u64 = 16 << 20;
-/// With fewer channels of the operand, the direct form takes several taps together.
-const LEAST_CHANNELS: u64 = 8;
+/// Positions times channels, of which at most so many count: with fewer, errors of the largest result may be larger than promised.
+const LEAST_SUMMED: u64 = 512;
+const MOST_CHANNELS: u64 = 8;
+/// So many sums of a term hide the time that an addition takes; with fewer, the products take as long.
+const SUMS_IN_FLIGHT: f64 = 8.0;
 
 struct Summed {
     shape: Shape,
@@ -53,6 +61,13 @@ struct Summed {
     operand_point: usize,
     gradient_point: usize,
     gradient_place: usize,
+    unpool: Option<Unpool>,
+}
+
+/// The pooling whose gradient the gradient by the result is, and where in the worker's scratch its rows are.
+struct Unpool {
+    rows: UnpoolRows,
+    place: usize,
 }
 
 impl std::fmt::Debug for Summed {
@@ -68,7 +83,7 @@ pub(crate) struct ByFilter {
     pub sums: u64,
     pub points: u64,
     pub images: u64,
-    /// Arguments: input, gradient by the result, sums.
+    /// Arguments: input, gradient by the result, sums. With a pooling: input, positions, gradient by the pooling's result, sums.
     pub summed: Prepared,
     /// Arithmetic operations of the products, with those of lanes and tiles that hold nothing.
     pub issued: f64,
@@ -79,7 +94,7 @@ pub(crate) struct ByFilter {
 /// Whether there is such a form of a gradient by the filter at so many points along each axis.
 fn has_form(spec: &ConvSpec, points: u64) -> bool {
     let bytes = spec.at_points(points).and_then(|values| values.checked_mul(4));
-    has_tiles(spec) && spec.in_c >= LEAST_CHANNELS && bytes.is_some_and(|bytes| bytes <= MOST_BYTES)
+    has_tiles(spec) && bytes.is_some_and(|bytes| bytes <= MOST_BYTES)
 }
 
 /// Images whose tiles are summed together: a power of two that divides the batch.
@@ -101,13 +116,18 @@ fn most_added(points: u64, taps: u64) -> usize {
 }
 
 /// Sums at the points, as many as pay; none where there is no such form. At eight points along each axis where few blocks are added to each.
+/// With a pooling there is none where rows would be made several times.
 ///
 /// # Errors
-/// As [`crate::conv::conv_on`].
-pub(crate) fn by_filter(isa: Isa, spec: &ConvSpec) -> Result<Option<ByFilter>> {
-    let [_, rows, _] = spec.axes.filled();
+/// As [`crate::conv::conv_on`]; INVALID_ARGUMENT where the pooling does not fit.
+pub(crate) fn by_filter(isa: Isa, spec: &ConvSpec, unpool: Option<&PoolSpec>) -> Result<Option<ByFilter>> {
+    let [_, rows, columns] = spec.axes.filled();
+    let summed_at = [rows.positions, columns.positions, spec.in_c.min(MOST_CHANNELS)];
+    if summed_at.iter().fold(spec.batch, |all, size| all.saturating_mul(*size)) < LEAST_SUMMED {
+        return Ok(None);
+    }
     for points in [8, 6] {
-        if let Some((made, added)) = summed(isa, spec, (points, images_of(spec, points)), None)?
+        if let Some((made, added)) = summed(isa, (spec, unpool), (points, images_of(spec, points)), None)?
             && added <= most_added(points, rows.taps)
         {
             return Ok(Some(made));
@@ -119,17 +139,32 @@ pub(crate) fn by_filter(isa: Isa, spec: &ConvSpec) -> Result<Option<ByFilter>> {
 /// So many sums at so many points along each axis, of so many images at once; with `onto` they are added to what is there. None where there is no such form.
 ///
 /// # Errors
-/// INVALID_ARGUMENT where the images are not of so many whole groups, and as [`crate::conv::conv_on`].
-pub(crate) fn some_by_filter(isa: Isa, spec: &ConvSpec, form: (u64, u64), (sums, onto): (u64, bool)) -> Result<Option<ByFilter>> {
-    Ok(summed(isa, spec, form, Some((sums, onto)))?.map(|(made, _)| made))
+/// INVALID_ARGUMENT where the images are not of so many whole groups, and as [`by_filter`].
+pub(crate) fn some_by_filter(
+    isa: Isa,
+    of: (&ConvSpec, Option<&PoolSpec>),
+    form: (u64, u64),
+    (sums, onto): (u64, bool),
+) -> Result<Option<ByFilter>> {
+    Ok(summed(isa, of, form, Some((sums, onto)))?.map(|(made, _)| made))
 }
 
 /// The kernel, and how many blocks are added to each sum.
-fn summed(isa: Isa, spec: &ConvSpec, (points, images): (u64, u64), into: Option<(u64, bool)>) -> Result<Option<(ByFilter, usize)>> {
+fn summed(
+    isa: Isa,
+    (spec, unpool): (&ConvSpec, Option<&PoolSpec>),
+    (points, images): (u64, u64),
+    into: Option<(u64, bool)>,
+) -> Result<Option<(ByFilter, usize)>> {
     if !has_form(spec, points) {
         return Ok(None);
     }
     spec.check()?;
+    if let Some(pool) = unpool
+        && !may_unpool(spec, pool)?
+    {
+        return Ok(None);
+    }
     if images == 0 || !spec.batch.is_multiple_of(images) {
         return Err(Error::invalid_argument(format!("{images} of {} images at once", spec.batch)));
     }
@@ -156,6 +191,9 @@ fn summed(isa: Isa, spec: &ConvSpec, (points, images): (u64, u64), into: Option<
     let channel_parts = shape.terms.div_ceil(UNIT_SUMS / (4 * planes * UNIT));
     let panel_parts = shape.panels.len().div_ceil((UNIT / code.width()).max(1));
     let (units, images) = (channel_parts * panel_parts, images as usize);
+    if unpool.is_some() && units > 1 {
+        return Ok(None);
+    }
     let (groups, values) = (shape.batch / images, planes * shape.terms * shape.columns);
     let (parts, onto) = match into {
         None => {
@@ -178,20 +216,33 @@ fn summed(isa: Isa, spec: &ConvSpec, (points, images): (u64, u64), into: Option<
     let floats = |count: usize| (count * 4).next_multiple_of(64) + 64;
     let (operand_point, gradient_point) = (point(channels), point(width));
     let gradient_place = floats(planes * operand_point);
-    let scratch = gradient_place + floats(planes * gradient_point);
+    let mut scratch = gradient_place + floats(planes * gradient_point);
+    let rows_place = scratch;
+    if unpool.is_some() {
+        scratch += floats(elements(&[shape.step() as u64, columns.positions as u64, spec.out_c])?);
+    }
 
     let count = |sizes: &[usize]| sizes.iter().map(|size| *size as f64).product::<f64>();
     let operand = count(&[shape.batch, rows.size, columns.size, shape.terms, panel_parts]);
     let gradient = count(&[shape.batch, rows.positions, columns.positions, shape.columns, channel_parts]);
     let [terms, padded] = [shape.terms, shape.columns].map(|channels| channels.next_multiple_of(code.lanes));
-    let issued = 2.0 * count(&[planes, shape.tiles(), shape.terms, padded]);
-    // A value takes about four operations. Each block adds to every sum.
-    let values_made = count(&[planes, shape.tiles()]) * count(&[terms, panel_parts]).mul_add(4.0, 4.0 * count(&[padded, channel_parts]));
-    let elementwise = values_made + count(&[groups, blocks, values]);
-    let cost = Cost { flops: shape.multiplications() + elementwise, bytes: 4.0 * (operand + gradient + count(&[parts, values])) };
+    // Few sums wait for each other.
+    let sums_of_a_term = count(&[shape.terms, padded / code.lanes]);
+    let issued = 2.0 * count(&[planes, shape.tiles(), shape.terms, padded]) * (SUMS_IN_FLIGHT / sums_of_a_term).max(1.0);
+    // A value of the operand takes about three operations, one of the gradient two, by whole vectors. Each block adds to every sum.
+    let values_made = count(&[planes, shape.tiles()]) * count(&[terms, panel_parts]).mul_add(3.0, 2.0 * count(&[padded, channel_parts]));
+    let mut elementwise = values_made + count(&[groups, blocks, values]);
+    let mut cost = Cost { flops: shape.multiplications() + elementwise, bytes: 4.0 * (operand + gradient + count(&[parts, values])) };
+    let unpool = unpool.map(|pool| UnpoolRows::new(isa, pool)).transpose()?.map(|rows| Unpool { rows, place: rows_place });
+    if let Some(unpool) = &unpool {
+        elementwise += unpool.rows.cost().flops;
+        cost = cost + unpool.rows.cost();
+        cost.bytes -= 8.0 * gradient;
+    }
     let added = groups.div_ceil(parts) * blocks;
     let chunks = u32::try_from(units * parts).map_err(|_| Error::invalid_argument("a gradient by a filter with too many pieces"))?;
-    let kernel = Summed { shape, images, blocks, channel_parts, panel_parts, parts, onto, operand_point, gradient_point, gradient_place };
+    let kernel =
+        Summed { shape, images, blocks, channel_parts, panel_parts, parts, onto, operand_point, gradient_point, gradient_place, unpool };
     let summed = Prepared { chunks, scratch: 0, per_worker: scratch as u64, cost, in_place: Vec::new(), kernel: Arc::new(kernel) };
     Ok(Some((ByFilter { sums: parts as u64, points, images: images as u64, summed, issued, elementwise }, added)))
 }
@@ -210,7 +261,7 @@ impl CpuKernel for Summed {
         for chunk in chunks {
             let (rest, channels) = (chunk as usize / self.channel_parts, chunk as usize % self.channel_parts);
             let (number, panels) = (rest / self.panel_parts, rest % self.panel_parts);
-            let to = args.pointers[2].cast::<f32>().wrapping_add(number * values);
+            let to = args.pointers[2 + usize::from(self.unpool.is_some())].cast::<f32>().wrapping_add(number * values);
             let channels = part(shape.terms, self.channel_parts, channels);
             let panels = &shape.panels[part(shape.panels.len(), self.panel_parts, panels)];
             // SAFETY: the arguments are the caller's promise; these sums are written by this piece only.
@@ -227,7 +278,7 @@ impl Summed {
         let (Some(first), Some(last)) = (panels.first(), panels.last()) else { return };
         let (lanes, tiles) = (shape.code.lanes, shape.tiles() / shape.batch * self.images);
         let columns = first.column..last.column + (last.vectors - 1) * lanes + last.last;
-        let (input, gradient) = (args.pointers[0].cast::<f32>().cast_const(), args.pointers[1].cast::<f32>().cast_const());
+        let input = args.pointers[0].cast::<f32>().cast_const();
         // SAFETY: a place in scratch that `by_filter` asked for.
         let (operand, results) = unsafe { (args.worker.cast::<f32>(), args.worker.add(self.gradient_place).cast::<f32>()) };
         let to = to.wrapping_add(channels.start * shape.columns);
@@ -239,7 +290,7 @@ impl Summed {
                 // SAFETY: the operands are the caller's, and there is room for the values of a block.
                 unsafe {
                     shape.evaluate(block_tiles.clone(), channels, input, (operand, self.operand_point));
-                    shape.evaluate_results(block_tiles, &columns, gradient, (results, self.gradient_point));
+                    self.evaluate_gradient(block_tiles, &columns, results, args);
                 }
                 let add = self.onto || group > groups.start || block > 0;
                 for point in 0..shape.planes() {
@@ -251,6 +302,37 @@ impl Summed {
                         unsafe { self.multiply((panel, &columns), channels.len(), count, (a, b), (c.wrapping_add(panel.column), add)) };
                     }
                 }
+            }
+        }
+    }
+
+    /// The values at the points of some columns of the gradient by the result.
+    ///
+    /// # Safety
+    /// The arguments are the caller's, and there is room for the values.
+    unsafe fn evaluate_gradient(&self, tiles: Range<usize>, columns: &Range<usize>, to: *mut f32, args: &Args<'_>) {
+        let shape = &self.shape;
+        let gradient = args.pointers[1 + usize::from(self.unpool.is_some())].cast::<f32>().cast_const();
+        let Some(Unpool { rows, place }) = &self.unpool else {
+            // SAFETY: the caller's promise.
+            unsafe { shape.evaluate_results(tiles, columns, gradient, (to, self.gradient_point)) };
+            return;
+        };
+        let ([y, x], step) = (shape.axes, shape.step());
+        // SAFETY: a place in scratch that `summed` asked for.
+        let made = unsafe { args.worker.add(*place).cast::<f32>() };
+        let width = columns.len().next_multiple_of(shape.code.lanes);
+        for strip in shape.strips(tiles.clone()) {
+            let (image, top) = (strip.image * y.positions, strip.row * step);
+            let wanted = image + top..image + (top + step).min(y.positions);
+            let first = tiles.start + strip.before;
+            // Where the first of all rows would be.
+            let all = made.wrapping_sub(wanted.start * x.positions * shape.columns);
+            // SAFETY: the rows of a row of tiles have room in scratch; they are made before they are read.
+            unsafe {
+                rows.run(wanted, args.pointers[1].cast_const(), gradient, all);
+                let to = to.wrapping_add(strip.before * width);
+                shape.evaluate_results(first..first + strip.columns.len(), columns, all.cast_const(), (to, self.gradient_point));
             }
         }
     }

@@ -5,6 +5,8 @@
 //! Their product is the results at that point. The first kernel evaluates the filter ([`weights`]). The second evaluates blocks of tiles, multiplies, interpolates, and applies the
 //! epilogue, all while a block is in the second cache ([`tiles`]).
 //!
+//! A convolution that is pooled at once has pieces of whole images ([`winograd_pooled`]).
+//!
 //! Results are not the bits of the direct form. The error is at most 1e-5 of the largest result where at most
 //! [`MOST_TERMS`] channels are summed. Each result is a sum in an order that depends on the channels alone, so results are the same
 //! bits however the work is cut.
@@ -26,12 +28,14 @@ use plimsoll_device::Prepared;
 use super::Sizes;
 use super::axis::Axis;
 use super::pass::Side;
+use super::pooled::Of;
 use super::tiles::{Code, Panel, code};
 use crate::cut::elements;
 use crate::packing::Order;
 use crate::simd::Isa;
 use plimsoll_request::anchor::Epilogue;
 use plimsoll_request::conv::ConvSpec;
+use plimsoll_request::pool::Pooling;
 use plimsoll_request::window::{Layout, WindowAxis};
 use transform::{Transforms, transforms};
 
@@ -114,22 +118,42 @@ impl Shape {
     }
 }
 
+/// As [`winograd_of`], of a convolution whose results are pooled image by image, and exist in a worker's scratch only. Arguments of the second
+/// kernel: those of [`crate::conv::conv_pooled`], with the values in the filter's place.
+///
+/// # Errors
+/// As [`crate::conv::conv_pooled`].
+pub(crate) fn winograd_pooled(
+    isa: Isa,
+    spec: &ConvSpec,
+    epilogue: Option<Epilogue>,
+    pooling: &Pooling,
+    order: Order,
+) -> Result<Option<Winograd>> {
+    let of_results = Of::new(spec, epilogue.as_ref(), pooling)?;
+    let Some(mut made) = winograd_of(isa, spec, false, epilogue, (order, true))? else { return Ok(None) };
+    let before = made.product.cost.flops;
+    made.product = of_results.behind(isa, made.product, 1)?;
+    made.elementwise += made.product.cost.flops - before;
+    Ok(Some(made))
+}
+
 /// The kernels of a convolution, or of its gradient by the input: none where there is no such form. The epilogue is over the result.
 ///
 /// # Errors
 /// As [`super::conv_on`].
 #[cfg(test)]
 pub(crate) fn winograd(isa: Isa, spec: &ConvSpec, is_gradient: bool, epilogue: Option<Epilogue>) -> Result<Option<Winograd>> {
-    winograd_of(isa, spec, is_gradient, epilogue, Order::Rows)
+    winograd_of(isa, spec, is_gradient, epilogue, (Order::Rows, false))
 }
 
-/// As [`winograd`], with a filter of that order; a gradient has it row by row.
+/// As [`winograd`], with a filter of that order; a gradient has it row by row. With `by_images` a piece of the second kernel is an image.
 pub(crate) fn winograd_of(
     isa: Isa,
     spec: &ConvSpec,
     is_gradient: bool,
     epilogue: Option<Epilogue>,
-    order: Order,
+    (order, by_images): (Order, bool),
 ) -> Result<Option<Winograd>> {
     super::require_order(isa, spec, order)?;
     let Some(shape) = shape(isa, spec, is_gradient)? else { return Ok(None) };
@@ -137,7 +161,7 @@ pub(crate) fn winograd_of(
     let result = if is_gradient { spec.input() } else { spec.output() };
     let shape = Arc::new(shape);
     let weights = filters::prepare(isa, &shape, order)?;
-    let product = tiles::prepare(isa, &shape, &result, epilogue)?;
+    let product = tiles::prepare(isa, &shape, &result, epilogue, by_images)?;
     let issued = 2.0 * shape.tiles() as f64 * shape.values() as f64;
     let elementwise = product.cost.flops - shape.multiplications();
     Ok(Some(Winograd { weights, product, values, issued, elementwise }))

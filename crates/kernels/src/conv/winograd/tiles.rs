@@ -30,7 +30,9 @@ const FEW_BLOCKS: usize = 8;
 struct Tiles {
     shape: Arc<Shape>,
     results: ResultsFn,
-    /// Tiles of a block, blocks in all, and blocks of a piece.
+    /// Spans of tiles that are divided into blocks, each by itself: all tiles, or those of an image.
+    spans: usize,
+    /// Tiles of a block at most, blocks of a span, and blocks of a piece.
     block: usize,
     blocks: usize,
     piece_blocks: usize,
@@ -55,9 +57,10 @@ impl std::fmt::Debug for Tiles {
     }
 }
 
-/// Of the result's shape.
-pub(super) fn prepare(isa: Isa, shape: &Arc<Shape>, result: &[u64], epilogue: Option<Epilogue>) -> Result<Prepared> {
+/// Of the result's shape. With `by_images` a piece is an image.
+pub(super) fn prepare(isa: Isa, shape: &Arc<Shape>, result: &[u64], epilogue: Option<Epilogue>, by_images: bool) -> Result<Prepared> {
     let (tiles, step, planes) = (shape.tiles(), shape.step(), shape.planes());
+    let spans = if by_images { shape.batch.max(1) } else { 1 };
     let width = shape.panels.iter().map(|panel| shape.width(panel)).max().unwrap_or(0);
     // Values of every point, such that two points do not fall onto the same cache sets.
     let point = |block: usize, channels: usize| block * channels + 16;
@@ -66,11 +69,11 @@ pub(super) fn prepare(isa: Isa, shape: &Arc<Shape>, result: &[u64], epilogue: Op
     let waits = finish.as_ref().is_some_and(Finish::waits);
     let of_tile = 4 * (planes * (shape.terms + width) + if waits { step * step * width } else { 0 });
     let most = (CACHED / of_tile / rows * rows).clamp(rows, MOST_TILES);
-    let blocks = tiles.div_ceil(most);
-    let block = tiles.div_ceil(blocks.max(1)).max(1);
-    let piece_blocks = blocks.div_ceil(MOST_PIECES).max(1);
-    let block_pieces = blocks.div_ceil(piece_blocks);
-    let groups = (FEW_BLOCKS / block_pieces.max(1)).clamp(1, shape.panels.len());
+    let blocks = (tiles / spans).div_ceil(most);
+    let block = (tiles / spans).div_ceil(blocks.max(1)).max(1);
+    let piece_blocks = if by_images { blocks } else { blocks.div_ceil(MOST_PIECES) }.max(1);
+    let block_pieces = (spans * blocks).div_ceil(piece_blocks);
+    let groups = if by_images { 1 } else { (FEW_BLOCKS / block_pieces.max(1)).clamp(1, shape.panels.len()) };
     let piece_panels = shape.panels.len().div_ceil(groups);
     let chunks = block_pieces * shape.panels.len().div_ceil(piece_panels);
     let chunks = u32::try_from(chunks).map_err(|_| Error::invalid_argument("a convolution with too many pieces"))?;
@@ -93,11 +96,12 @@ pub(super) fn prepare(isa: Isa, shape: &Arc<Shape>, result: &[u64], epilogue: Op
     let [terms, columns] = [shape.terms, shape.columns].map(|channels| channels.next_multiple_of(shape.code.lanes) as f64);
     let flops = shape.multiplications() + count(&[planes, tiles]) * (4.0 * terms + 3.0 * columns);
     // Each block reads the filter's values.
-    let bytes = 4.0 * (operand * groups as f64 + results + shape.values() as f64 * blocks as f64);
+    let bytes = 4.0 * (operand * groups as f64 + results + shape.values() as f64 * (spans * blocks) as f64);
     let results_of = results_of(isa, shape.points, shape.taps).ok_or_else(|| Error::internal(format!("tiles of {} taps", shape.taps)))?;
     let kernel = Tiles {
         shape: Arc::clone(shape),
         results: results_of,
+        spans,
         block,
         blocks,
         piece_blocks,
@@ -122,13 +126,14 @@ pub(super) fn prepare(isa: Isa, shape: &Arc<Shape>, result: &[u64], epilogue: Op
 
 impl CpuKernel for Tiles {
     unsafe fn run(&self, chunks: Range<u32>, args: &Args<'_>) -> Result<(), Fault> {
-        let tiles = self.shape.tiles();
+        let tiles = self.shape.tiles() / self.spans;
         for chunk in chunks {
             let (piece, group) = (chunk as usize % self.block_pieces, chunk as usize / self.block_pieces);
             let panels = group * self.piece_panels..((group + 1) * self.piece_panels).min(self.shape.panels.len());
-            for block in piece * self.piece_blocks..((piece + 1) * self.piece_blocks).min(self.blocks) {
+            for block in piece * self.piece_blocks..((piece + 1) * self.piece_blocks).min(self.spans * self.blocks) {
+                let (before, of_span) = (block / self.blocks * tiles, part(tiles, self.blocks, block % self.blocks));
                 // SAFETY: the arguments are the caller's promise; these results are written by this piece only.
-                unsafe { self.block(part(tiles, self.blocks, block), panels.clone(), args)? };
+                unsafe { self.block(before + of_span.start..before + of_span.end, panels.clone(), args)? };
             }
         }
         Ok(())

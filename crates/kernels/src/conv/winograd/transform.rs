@@ -6,6 +6,8 @@
 
 #![expect(clippy::needless_range_loop, reason = "arrays of registers, indexed alike")]
 
+use std::mem::MaybeUninit;
+
 use crate::expr::{Changes, change};
 use crate::simd::{Isa, Lanes};
 
@@ -240,6 +242,32 @@ unsafe fn spread<V: Lanes, const P: usize, const R: usize>(w: [V; R]) -> [V; P] 
     }
 }
 
+/// A tile that is transformed along its columns, column by column. It is written once, and not before.
+struct Half<V, const Y: usize, const X: usize>(MaybeUninit<[[V; X]; Y]>);
+
+impl<V: Lanes, const Y: usize, const X: usize> Half<V, Y, X> {
+    #[inline(always)]
+    fn new() -> Self {
+        Half(MaybeUninit::uninit())
+    }
+
+    /// Column `x`, less than `X`.
+    #[inline(always)]
+    unsafe fn set(&mut self, x: usize, column: [V; Y]) {
+        for y in 0..Y {
+            // SAFETY: an element of the array.
+            unsafe { self.0.as_mut_ptr().cast::<V>().add(y * X + x).write(column[y]) };
+        }
+    }
+
+    /// The rows, when all columns are set.
+    #[inline(always)]
+    unsafe fn made(&self) -> &[[V; X]; Y] {
+        // SAFETY: the caller's promise.
+        unsafe { self.0.assume_init_ref() }
+    }
+}
+
 /// Channels of a position, filled up with zeros.
 #[inline(always)]
 unsafe fn position<V: Lanes>(tile: &Operand, y: usize, x: usize, channel: usize, count: usize) -> V {
@@ -257,23 +285,22 @@ unsafe fn operand<V: Lanes, const P: usize>(tile: &Operand) {
         // SAFETY: the caller's promise: the positions within the two ranges have so many channels, and there is room for them at
         // every point.
         unsafe {
-            let mut half = [[V::zero(); P]; P];
-            for x in columns.0..columns.1 {
+            let mut half = Half::<V, P, P>::new();
+            for x in 0..P {
+                if x < columns.0 || x >= columns.1 {
+                    half.set(x, [V::zero(); P]);
+                    continue;
+                }
                 let mut d = [V::zero(); P];
-                if rows == (0, P) {
-                    for y in 0..P {
-                        d[y] = position(tile, y, x, channel, count);
-                    }
-                } else {
-                    for y in rows.0..rows.1 {
-                        d[y] = position(tile, y, x, channel, count);
-                    }
-                }
-                let made = evaluate(d);
                 for y in 0..P {
-                    half[y][x] = made[y];
+                    // Asked of each row, such that all stay in registers.
+                    if rows.0 <= y && y < rows.1 {
+                        d[y] = position(tile, y, x, channel, count);
+                    }
                 }
+                half.set(x, evaluate(d));
             }
+            let half = half.made();
             for y in 0..P {
                 let made = evaluate(half[y]);
                 for x in 0..P {
@@ -293,17 +320,15 @@ unsafe fn results<V: Lanes, const P: usize, const M: usize>(tile: &Results<'_>) 
         let count = if vector + 1 == tile.vectors { tile.last } else { V::COUNT };
         // SAFETY: the caller's promise: whole vectors at every point, and room for the rows and columns that there are.
         unsafe {
-            let mut half = [[V::zero(); P]; M];
+            let mut half = Half::<V, M, P>::new();
             for x in 0..P {
                 let mut v = [V::zero(); P];
                 for y in 0..P {
                     v[y] = V::load(tile.from.add((y * P + x) * tile.from_point + at));
                 }
-                let made = interpolate::<V, P, M>(v);
-                for y in 0..M {
-                    half[y][x] = made[y];
-                }
+                half.set(x, interpolate::<V, P, M>(v));
             }
+            let half = half.made();
             for y in 0..M.min(tile.rows) {
                 let row = interpolate::<V, P, M>(half[y]);
                 let mut made = [[V::zero(); 1]; M];
@@ -328,8 +353,12 @@ unsafe fn results<V: Lanes, const P: usize, const M: usize>(tile: &Results<'_>) 
 unsafe fn filter<V: Lanes, const P: usize, const R: usize>(filter: &Filter) {
     // SAFETY: the caller's promise: so many elements of each tap, and room for a vector at every point.
     unsafe {
-        let mut half = [[V::zero(); R]; P];
-        for x in 0..filter.columns.min(R) {
+        let mut half = Half::<V, P, R>::new();
+        for x in 0..R {
+            if x >= filter.columns {
+                half.set(x, [V::zero(); P]);
+                continue;
+            }
             let mut w = [V::zero(); R];
             for y in 0..R {
                 if y < filter.rows {
@@ -337,11 +366,9 @@ unsafe fn filter<V: Lanes, const P: usize, const R: usize>(filter: &Filter) {
                     w[y] = if filter.count == V::COUNT { V::load(from) } else { V::load_first(from, filter.count) };
                 }
             }
-            let made = spread::<V, P, R>(w);
-            for y in 0..P {
-                half[y][x] = made[y];
-            }
+            half.set(x, spread::<V, P, R>(w));
         }
+        let half = half.made();
         for y in 0..P {
             let made = spread::<V, P, R>(half[y]);
             for x in 0..P {
@@ -356,7 +383,7 @@ unsafe fn sums<V: Lanes, const P: usize, const M: usize>(sums: &Sums) {
     let count = sums.count;
     // SAFETY: the caller's promise: so many elements of every sum at every point, and of each tap.
     unsafe {
-        let mut half = [[V::zero(); P]; M];
+        let mut half = Half::<V, M, P>::new();
         for x in 0..P {
             let mut v = [V::zero(); P];
             for y in 0..P {
@@ -370,11 +397,9 @@ unsafe fn sums<V: Lanes, const P: usize, const M: usize>(sums: &Sums) {
                     v[y] = v[y].add(load(part));
                 }
             }
-            let made = interpolate::<V, P, M>(v);
-            for y in 0..M {
-                half[y][x] = made[y];
-            }
+            half.set(x, interpolate::<V, P, M>(v));
         }
+        let half = half.made();
         for y in 0..M {
             let made = interpolate::<V, P, M>(half[y]);
             for x in 0..M {
