@@ -122,6 +122,11 @@ impl Floor<'_> {
 
     /// What is there of a region while one of its works runs.
     fn while_it_runs(&self, work: &Work, region: RegionId) -> u64 {
+        // Lists that are not there are not begun.
+        let is_list = !work.outputs.is_empty() && work.outputs.iter().all(|output| self.without.contains(output));
+        if is_list && work.regions().is_empty() {
+            return 0;
+        }
         let is_here = |value: ValueId| self.is_there(value, region);
         let reads = work.reads_once();
         let used = reads.iter().chain(&work.outputs).filter(|value| is_here(**value)).map(|value| self.slot(*value));

@@ -1,5 +1,7 @@
 //! The region as numbers, for the search: see [`plimsoll_fit::Problem`].
 
+use std::collections::HashSet;
+
 use plimsoll_base::Bytes;
 use plimsoll_fit::{Problem, Slow, Value, Work};
 use plimsoll_graph::IdVec;
@@ -8,7 +10,7 @@ use plimsoll_graph::id::Id;
 use super::bodies::{self, Bodies};
 use crate::Request;
 use crate::evaluate::queue;
-use crate::lir::{Home, Lir, RegionId, ValueId, WorkId, WorkKind};
+use crate::lir::{self, Home, Lir, RegionId, ValueId, WorkId, WorkKind};
 use crate::live::{pairs, with_others};
 use crate::plan::DeviceId;
 
@@ -18,7 +20,7 @@ pub(super) fn problem(request: &Request<'_>, lir: &Lir, device: DeviceId, slow: 
     let spec = &request.devices[device.index()];
     let mut number: IdVec<WorkId, usize> = IdVec::filled(usize::MAX, lir.works.len());
     lir.region().works.iter().enumerate().for_each(|(index, id)| number[*id] = index);
-    let overwriting = overwriting(lir);
+    let (overwriting, tests) = (overwriting(lir), tests(lir));
     let works = lir.all().map(|(id, work)| {
         let reads = work.reads_once();
         let next_writers = reads.iter().filter_map(|value| overwriting[*value]).map(|writer| number[writer]);
@@ -32,7 +34,7 @@ pub(super) fn problem(request: &Request<'_>, lir: &Lir, device: DeviceId, slow: 
                 .into_iter()
                 .map(|(from, to)| (from.index(), to.index()))
                 .collect(),
-            again: may_repeat(lir, id, device),
+            again: may_repeat(lir, id, device) && !work.outputs.iter().any(|output| tests.contains(output)),
             after: work.after.iter().map(|before| number[*before]).collect(),
             queue: queue(work, request.devices.len()),
             ways: match work.kind {
@@ -71,6 +73,17 @@ pub(super) fn overwriting(lir: &Lir) -> IdVec<ValueId, Option<WorkId>> {
         writers[old] = definitions[new];
     }
     writers
+}
+
+/// The conditions with which loops of several devices begin. Those of a loop are copies of one value: its queues go round equally often.
+fn tests(lir: &Lir) -> HashSet<ValueId> {
+    let shared = lir.all().map(|(_, work)| work).filter(|work| lir.is_shared(work));
+    let tests = |work: &lir::Work| {
+        let WorkKind::Loop { carried, .. } = work.kind else { return Vec::new() };
+        let others = lir.devices(work).skip(1).count();
+        std::iter::once(0).chain(carried - others..carried).map(|test| work.inputs[test].value).collect()
+    };
+    shared.flat_map(tests).collect()
 }
 
 /// Whether a work may run a second time on the device, for the same results: they are nowhere but in its arena, and nothing else

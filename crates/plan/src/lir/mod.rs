@@ -381,6 +381,13 @@ impl Lir {
         self.works.iter().find(|(_, work)| work.regions().contains(&region)).map(|(id, _)| id)
     }
 
+    /// The works that hold a region, from the innermost one on.
+    pub fn around(&self, region: RegionId) -> impl Iterator<Item = WorkId> + '_ {
+        // The outputs of a work are values of its region.
+        let outer = |holder: WorkId| self.works[holder].outputs.first().and_then(|output| self.holder(self.values[*output].region));
+        std::iter::successors(self.holder(region), move |holder| outer(*holder))
+    }
+
     /// The parameters of a region that the work that holds it passes, in order.
     pub fn passed(&self, region: RegionId) -> impl Iterator<Item = ValueId> + '_ {
         let params = self.regions[region].params.iter().copied();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use plimsoll_base::{Bytes, Code};
 use plimsoll_cards::Options;
-use plimsoll_device::{Device, DeviceSpec};
+use plimsoll_device::{Device, DeviceKind, DeviceSpec};
 use plimsoll_device_cpu::{CpuDevice, CpuPool};
 use plimsoll_device_spill::SpillDevice;
 use plimsoll_graph::{HostTensor, Shape};
@@ -31,21 +31,44 @@ pub fn cases() -> u32 {
 /// More than the values of a graph take.
 const FILE: Bytes = Bytes(8 << 20);
 
-/// A processor whose promises are as fine as its buffers: the smallest value counts. Blocks lie between guard pages. A file, if there is
-/// one, has its buffer elsewhere, so that lines may be as low as they like.
-fn processor(line: Option<Bytes>, has_file: bool) -> Devices {
-    let options = Options::new().intra_op(1);
-    let pool = CpuPool::new(options.threads().unwrap()).unwrap();
-    let spec = options.resolve().unwrap().remove(0);
-    let buffer = CpuDevice::new(spec.clone(), pool.clone(), Arc::new(CpuKernels)).allocate(Bytes(1 << 16), "buffer").unwrap();
-    let spec = DeviceSpec { granularity: spec.alignment, memory_limit: line, ..spec };
-    let device = CpuDevice::new(spec, pool, Arc::new(CpuKernels)).with_guards();
-    let mut devices = vec![Arc::new(device) as Arc<dyn Device>];
-    if has_file {
-        let folder = env!("CARGO_TARGET_TMPDIR");
-        devices.push(Arc::new(SpillDevice::create(DeviceSpec::spill(0, FILE, folder), folder.as_ref(), buffer).unwrap()));
+/// Processors, of which one has lines, and perhaps a file.
+#[derive(Clone, Copy, Debug)]
+pub struct Machine {
+    pub processors: u32,
+    /// The one that has lines.
+    pub device: usize,
+    pub has_file: bool,
+}
+
+impl Machine {
+    /// One processor.
+    pub const ONE: Machine = Machine { processors: 1, device: 0, has_file: false };
+
+    /// Processors whose promises are as fine as their buffers: the smallest value counts. Blocks lie between guard pages. A file, if there is
+    /// one, has its buffer elsewhere, so that lines may be as low as they like.
+    fn devices(self, line: Option<Bytes>) -> Devices {
+        let options = Options::new().intra_op(1).device_count(DeviceKind::Cpu, self.processors);
+        let pool = CpuPool::new(options.threads().unwrap()).unwrap();
+        let specs = options.resolve().unwrap();
+        let buffer = CpuDevice::new(specs[0].clone(), pool.clone(), Arc::new(CpuKernels)).allocate(Bytes(1 << 16), "buffer").unwrap();
+        let device = |(index, spec): (usize, DeviceSpec)| {
+            let memory_limit = if index == self.device { line } else { None };
+            let spec = DeviceSpec { granularity: spec.alignment, memory_limit, ..spec };
+            Arc::new(CpuDevice::new(spec, pool.clone(), Arc::new(CpuKernels)).with_guards()) as Arc<dyn Device>
+        };
+        let mut devices: Vec<Arc<dyn Device>> = specs.into_iter().enumerate().map(device).collect();
+        if self.has_file {
+            let folder = env!("CARGO_TARGET_TMPDIR");
+            devices.push(Arc::new(SpillDevice::create(DeviceSpec::spill(0, FILE, folder), folder.as_ref(), buffer).unwrap()));
+        }
+        Devices::with(devices, &options).unwrap()
     }
-    Devices::with(devices, &options).unwrap()
+
+    /// The lines of its devices.
+    fn lines(self, line: Bytes) -> Vec<Option<Bytes>> {
+        let processors = (0..self.processors as usize).map(|index| (index == self.device).then_some(line));
+        processors.chain(self.has_file.then_some(Some(FILE))).collect()
+    }
 }
 
 pub fn session(made: &Made, devices: &Devices) -> Session {
@@ -58,14 +81,24 @@ pub fn waves(shape: &[u64]) -> HostTensor {
     HostTensor::from_slice(Shape::from(shape.to_vec()), &values).unwrap()
 }
 
-/// What all runs are promised to hold, what that is above the processor's line, and the predicted seconds of the step; and the bound below
+/// What is asked of a graph.
+#[derive(Clone, Copy)]
+struct Asked<'a> {
+    machine: Machine,
+    /// What is fed.
+    x: &'a HostTensor,
+    fetch: &'a str,
+}
+
+/// What all runs are promised to hold of the device, what that is above its line, and the predicted seconds of the step; and the bound below
 /// each device's part of the step.
-fn promised(session: &Session, devices: &Devices, (x, fetch): (&HostTensor, &str)) -> (Bytes, Bytes, f64, Vec<Bytes>) {
+fn promised(session: &Session, devices: &Devices, of: Asked<'_>) -> (Bytes, Bytes, f64, Vec<Bytes>) {
+    let Asked { machine, x, fetch } = of;
     let mut footprint = Footprint::new(devices.specs());
     footprint.add(&session.plan(&[], &[], &["init"]).unwrap());
     let step = session.plan(&[("x", x)], &[fetch], &["changes"]).unwrap();
     footprint.add(&step);
-    let need = &footprint.needs()[0];
+    let need = &footprint.needs()[machine.device];
     assert!(step.devices.iter().all(|device| device.least <= device.peak.total()), "{:?}", step.devices);
     (need.peak, need.shortfall(), step.seconds, step.devices.iter().map(|device| device.least).collect())
 }
@@ -82,14 +115,18 @@ pub fn run(session: &Session, made: &Made, (x, fetch): (&HostTensor, &str)) -> p
 }
 
 /// The least line, what the graph takes as it is, and how the step is made to fit at the least line.
-pub fn at_every_line(made: &Made, of: (&HostTensor, &str), has_file: bool) -> Result<(Bytes, Bytes, Fitting), TestCaseError> {
-    let (x, fetch) = of;
-    let open = processor(None, has_file);
+pub fn at_every_line(made: &Made, (x, fetch): (&HostTensor, &str), machine: Machine) -> Result<(Bytes, Bytes, Fitting), TestCaseError> {
+    let of = Asked { machine, x, fetch };
+    let open = machine.devices(None);
     let plain = session(made, &open);
     let (highest, _, _, bounds) = promised(&plain, &open, of);
-    let expected = run(&plain, made, of).unwrap();
+    let expected = run(&plain, made, (x, fetch)).unwrap();
+    if highest == Bytes::ZERO {
+        // Nothing of the graph is on the device.
+        return Ok((highest, highest, Fitting::default()));
+    }
     let under = |limit: Bytes| {
-        let devices = processor(Some(limit), has_file);
+        let devices = machine.devices(Some(limit));
         (session(made, &devices), devices)
     };
     let (nothing, devices) = under(Bytes(1));
@@ -100,7 +137,7 @@ pub fn at_every_line(made: &Made, of: (&HostTensor, &str), has_file: bool) -> Re
     for line in 0..LINES {
         let limit = Bytes(least.0 + (highest - least).0 * line / (LINES - 1));
         // Pages, which are coarser than these buffers, are no matter here.
-        let with_lines = plain.with_lines([limit].into_iter().chain(has_file.then_some(FILE)).map(Some).collect()).unwrap();
+        let with_lines = plain.with_lines(machine.lines(limit)).unwrap();
         let (peak, shortfall, seconds, same) = promised(&with_lines, &open, of);
         prop_assert_eq!(&same, &bounds, "no line changes the bound");
         prop_assert!(peak <= limit && shortfall == Bytes::ZERO, "{limit}: {peak}");
@@ -108,7 +145,7 @@ pub fn at_every_line(made: &Made, of: (&HostTensor, &str), has_file: bool) -> Re
             let (limited, devices) = under(limit);
             prop_assert_eq!(promised(&limited, &devices, of), (peak, Bytes::ZERO, seconds, same), "with that limit");
         }
-        prop_assert_eq!(&run(&with_lines, made, of).unwrap(), &expected, "{}", limit);
+        prop_assert_eq!(&run(&with_lines, made, (x, fetch)).unwrap(), &expected, "{}", limit);
         if let Some((low, longer)) = lower {
             prop_assert!(low <= peak && longer >= seconds, "{limit}: {peak} in {seconds} s; at the lower line {low} in {longer} s");
         }
@@ -116,7 +153,7 @@ pub fn at_every_line(made: &Made, of: (&HostTensor, &str), has_file: bool) -> Re
     }
     let (below, devices) = under(least - Bytes(1));
     prop_assert_eq!(promised(&below, &devices, of).1, Bytes(1));
-    prop_assert_eq!(run(&below, made, of).map(drop).map_err(|error| error.code()), Err(Code::ResourceExhausted));
+    prop_assert_eq!(run(&below, made, (x, fetch)).map(drop).map_err(|error| error.code()), Err(Code::ResourceExhausted));
     let step = nothing.plan(&[("x", x)], &[fetch], &["changes"]).unwrap();
     Ok((least, highest, step.fitting.unwrap_or_default()))
 }
@@ -133,8 +170,8 @@ fn with_and_without_a_file(steps: &[Step], chosen: u16, kind: VariableKind) -> R
     let made = make(steps, kind, &[]);
     let fetch = &made.values[1 + chosen as usize % (made.values.len() - 1)];
     let x = waves(&[ROWS, COLUMNS]);
-    let (least, highest, _) = at_every_line(&made, (&x, fetch), false)?;
-    let (with_file, as_it_is, fitting) = at_every_line(&made, (&x, fetch), true)?;
+    let (least, highest, _) = at_every_line(&made, (&x, fetch), Machine::ONE)?;
+    let (with_file, as_it_is, fitting) = at_every_line(&made, (&x, fetch), Machine { has_file: true, ..Machine::ONE })?;
     prop_assert!(as_it_is == highest && with_file <= least, "{with_file} with a file, {least} without");
     Ok(Seen { lower: least < highest, lower_with_file: with_file < least, moved: !fitting.offloaded.is_empty() })
 }

@@ -15,7 +15,7 @@ use plimsoll_plan::{Feed, Signature};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
-use super::lines::{at_every_line, cases, run, session, waves};
+use super::lines::{Machine, at_every_line, cases, run, session, waves};
 use super::random_graphs::{Made, bits, guarded};
 
 /// So many images: what some numbers of parts divide, and what none does.
@@ -165,7 +165,7 @@ fn parts_hold_at_ten_limits() {
             }
             let x = waves(&images);
             let fetch = made.values[1 + chosen as usize % (made.values.len() - 1)].clone();
-            let (_, _, fitting) = at_every_line(&made, (&x, &fetch), false)?;
+            let (_, _, fitting) = at_every_line(&made, (&x, &fetch), Machine::ONE)?;
             let of_prime = [13, 17, 19, 23, 29, 31, 37].contains(&images[0]);
             chains.set(chains.get() + fitting.parts.len());
             uneven.set(uneven.get() + if of_prime { fitting.parts.len() } else { 0 });
@@ -248,7 +248,7 @@ fn what_sums_have_in_common_is_made_once() {
 fn sums_hold(images: u64) {
     let (made, shape) = (sums(), [images, 32, 32, 8]);
     let (x, fetch) = (waves(&shape), made.values[0].clone());
-    let (least, highest, fitting) = at_every_line(&made, (&x, &fetch), false).unwrap();
+    let (least, highest, fitting) = at_every_line(&made, (&x, &fetch), Machine::ONE).unwrap();
     // What the sums are of is never there as a whole.
     let image_bytes = Bytes(4 * shape.iter().product::<u64>());
     let room = if images == 16 { Bytes::ZERO } else { Bytes(image_bytes.0 / 8) };

@@ -10,17 +10,19 @@ use plimsoll_request::gather::{Gather, ScatterOp};
 
 use crate::Request;
 use crate::fit::bodies;
-use crate::lir::{Arg, Home, Lir, Region, RegionId, Trips, ValueId, View, WorkId, WorkKind};
+use crate::lir::{Arg, Home, Lir, Region, RegionId, Trips, Value, ValueId, View, WorkId, WorkKind};
 use crate::order::taken;
 use crate::plan::DeviceId;
 use crate::prepare::{choose_one, prepare};
+use crate::transfer::carrier;
 
-/// Makes works of one device and one node in the region at hand.
+/// Makes works of one node in the region at hand. They are where their operands are.
 pub(super) struct Making<'a> {
     pub request: &'a Request<'a>,
     pub lir: Lir,
-    pub device: DeviceId,
     pub node: NodeId,
+    /// The guard of what is made.
+    pub guard: Option<ValueId>,
 }
 
 /// A region that is being made.
@@ -39,14 +41,14 @@ pub(super) fn single(value: ValueId, data_type: DataType) -> View {
 }
 
 impl Making<'_> {
-    /// A work of the region at hand, prepared.
+    /// A work of the region at hand on a device, prepared.
     ///
     /// # Errors
     /// Those of the device's library.
-    fn work(&mut self, kind: WorkKind, inputs: Vec<View>, outputs: Vec<ValueId>) -> Result<WorkId> {
+    fn work(&mut self, device: DeviceId, kind: WorkKind, inputs: Vec<View>, outputs: Vec<ValueId>) -> Result<WorkId> {
         let is_version = outputs.iter().any(|output| self.lir.values[*output].previous.is_some());
-        let id = self.lir.work(kind, self.device, vec![self.node], inputs, outputs);
-        self.lir.works[id].is_root = is_version;
+        let id = self.lir.work(kind, device, vec![self.node], inputs, outputs);
+        (self.lir.works[id].is_root, self.lir.works[id].guard) = (is_version, self.guard);
         self.prepare(id)?;
         Ok(id)
     }
@@ -61,20 +63,37 @@ impl Making<'_> {
         Ok(())
     }
 
-    /// A new value of the arena.
-    fn value(&mut self, data_type: DataType, shape: &Shape) -> Result<View> {
-        let value = self.lir.value(self.device, Home::Arena, shape.bytes(data_type)?.0, self.node);
+    fn device(&self, of: ValueId) -> DeviceId {
+        self.lir.values[of].device
+    }
+
+    /// A new value of the arena of a device.
+    fn value(&mut self, device: DeviceId, data_type: DataType, shape: &Shape) -> Result<View> {
+        let value = self.lir.value(device, Home::Arena, shape.bytes(data_type)?.0, self.node);
         Ok(View { value, data_type, shape: shape.clone() })
     }
 
-    /// A number from int32 numbers, each of one element.
+    /// A number from int32 numbers, each of one element; at least one of them.
     ///
     /// # Errors
     /// Those of expressions, and of the device's library.
     pub fn number(&mut self, of: &[ValueId], result: impl FnOnce(&mut ExprBuilder, &[Reg]) -> Result<Reg>) -> Result<View> {
+        self.number_on(self.device(of[0]), of, result)
+    }
+
+    /// The same on a device, where the operands are.
+    ///
+    /// # Errors
+    /// As [`Making::number`].
+    pub fn number_on(
+        &mut self,
+        device: DeviceId,
+        of: &[ValueId],
+        result: impl FnOnce(&mut ExprBuilder, &[Reg]) -> Result<Reg>,
+    ) -> Result<View> {
         let (expr, inputs, data_type) = expression(of, result)?;
-        let view = self.value(data_type, &Shape::scalar())?;
-        self.work(WorkKind::Expr { expr, shape: Shape::scalar() }, inputs, vec![view.value])?;
+        let view = self.value(device, data_type, &Shape::scalar())?;
+        self.work(device, WorkKind::Expr { expr, shape: Shape::scalar() }, inputs, vec![view.value])?;
         Ok(view)
     }
 
@@ -85,19 +104,47 @@ impl Making<'_> {
     pub fn next(&mut self, old: ValueId, of: &[ValueId], result: impl FnOnce(&mut ExprBuilder, &[Reg]) -> Result<Reg>) -> Result<ValueId> {
         let (expr, inputs, _) = expression(of, result)?;
         let version = self.lir.next_version(old, self.node);
-        self.work(WorkKind::Expr { expr, shape: Shape::scalar() }, inputs, vec![version])?;
+        self.work(self.device(old), WorkKind::Expr { expr, shape: Shape::scalar() }, inputs, vec![version])?;
         Ok(version)
     }
 
-    /// Zeros.
+    /// A copy on a device.
+    ///
+    /// # Errors
+    /// Those of preparing it.
+    pub fn copy(&mut self, of: &View, to: DeviceId) -> Result<View> {
+        let copy = self.value(to, of.data_type, &of.shape)?;
+        self.lir.values[copy.value].is_copy = self.device(of.value) != to;
+        self.copied(of.value, copy.value)?;
+        Ok(copy)
+    }
+
+    /// A copy as the next version of what a loop carries.
+    ///
+    /// # Errors
+    /// As [`Making::copy`].
+    pub fn copy_over(&mut self, old: ValueId, of: ValueId) -> Result<ValueId> {
+        let version = self.lir.next_version(old, self.node);
+        self.copied(of, version)?;
+        Ok(version)
+    }
+
+    fn copied(&mut self, from: ValueId, to: ValueId) -> Result<WorkId> {
+        let carrier = carrier(self.request.devices, self.device(from), self.device(to));
+        let bytes = self.lir.values[from].bytes;
+        self.work(carrier, WorkKind::Copy, vec![View::of_bytes(from, bytes)], vec![to])
+    }
+
+    /// Zeros where a value is, of a type and a shape.
     ///
     /// # Errors
     /// UNIMPLEMENTED for types that expressions do not compute with.
-    pub fn zeros(&mut self, data_type: DataType, shape: &Shape) -> Result<View> {
+    pub fn zeros(&mut self, like: &View) -> Result<View> {
         let mut builder = ExprBuilder::new();
-        let zero = builder.number(data_type, 0.0)?;
-        let view = self.value(data_type, shape)?;
-        self.work(WorkKind::Expr { expr: builder.finish(vec![zero]), shape: shape.clone() }, Vec::new(), vec![view.value])?;
+        let zero = builder.number(like.data_type, 0.0)?;
+        let device = self.device(like.value);
+        let view = self.value(device, like.data_type, &like.shape)?;
+        self.work(device, WorkKind::Expr { expr: builder.finish(vec![zero]), shape: like.shape.clone() }, Vec::new(), vec![view.value])?;
         Ok(view)
     }
 
@@ -106,11 +153,12 @@ impl Making<'_> {
     /// # Errors
     /// Those of the device's library.
     pub fn take(&mut self, rows: View, index: ValueId, row: &View) -> Result<View> {
+        let device = self.device(rows.value);
         let element = row.data_type.size().ok_or_else(|| Error::unimplemented(format!("rows of {}", row.data_type)))?;
-        let call = choose_one(self.request, self.device, take(element, &rows.shape))?;
-        let view = self.value(row.data_type, &row.shape)?;
+        let call = choose_one(self.request, device, take(element, &rows.shape))?;
+        let view = self.value(device, row.data_type, &row.shape)?;
         let kind = WorkKind::Kernel { call, args: Arg::all(2, 1) };
-        self.work(kind, vec![rows, single(index, DataType::Int32)], vec![view.value])?;
+        self.work(device, kind, vec![rows, single(index, DataType::Int32)], vec![view.value])?;
         Ok(view)
     }
 
@@ -119,10 +167,11 @@ impl Making<'_> {
     /// # Errors
     /// Those of the device's library.
     pub fn put(&mut self, rows: View, index: ValueId, row: View) -> Result<(WorkId, ValueId)> {
-        let call = choose_one(self.request, self.device, put(&rows))?;
+        let device = self.device(rows.value);
+        let call = choose_one(self.request, device, put(&rows))?;
         let version = self.lir.next_version(rows.value, self.node);
         let args = vec![Arg::Output(0), Arg::Input(1), Arg::Input(2), Arg::Output(0)];
-        let work = self.work(WorkKind::Kernel { call, args }, vec![rows, single(index, DataType::Int32), row], vec![version])?;
+        let work = self.work(device, WorkKind::Kernel { call, args }, vec![rows, single(index, DataType::Int32), row], vec![version])?;
         Ok((work, version))
     }
 
@@ -130,9 +179,8 @@ impl Making<'_> {
     pub fn body(&mut self, given: &[View]) -> Body {
         let region = self.lir.regions.push(Region::default());
         self.lir.enter(region);
-        let device = self.device;
         let param = |(param, view): (u32, &View)| {
-            let (bytes, node) = (self.lir.values[view.value].bytes, self.lir.values[view.value].node);
+            let Value { device, bytes, node, .. } = self.lir.values[view.value];
             self.lir.param(device, Home::Given { region, param }, bytes, node)
         };
         let params = (0..).zip(given).map(param).collect();
@@ -161,20 +209,24 @@ impl Making<'_> {
         }
     }
 
-    /// A loop of the region at hand around a body that is there.
+    /// A loop of the region at hand around a body that is there, on the device of its first input.
     ///
     /// # Errors
     /// Those of preparing it.
     pub fn repeat(&mut self, body: RegionId, (carried, trips): (usize, Trips), inputs: Vec<View>, outputs: Vec<ValueId>) -> Result<WorkId> {
-        let id = self.work(WorkKind::Loop { body, carried, trips }, inputs, outputs)?;
+        let device = self.device(inputs[0].value);
+        let id = self.work(device, WorkKind::Loop { body, carried, trips }, inputs, outputs)?;
         self.lir.works[id].is_root = true;
         Ok(id)
     }
 
-    /// New values of the arena, as large as these.
+    /// New values of arenas, as large as these and where they are.
     pub fn outputs(&mut self, of: &[View]) -> Vec<ValueId> {
-        let bytes: Vec<u64> = of.iter().map(|view| self.lir.values[view.value].bytes).collect();
-        bytes.into_iter().map(|bytes| self.lir.value(self.device, Home::Arena, bytes, self.node)).collect()
+        let output = |view: &View| {
+            let Value { device, bytes, .. } = self.lir.values[view.value];
+            self.lir.value(device, Home::Arena, bytes, self.node)
+        };
+        of.iter().map(output).collect()
     }
 
     /// The same work of another body in this one, which is at hand.

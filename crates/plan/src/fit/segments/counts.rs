@@ -6,19 +6,24 @@ use plimsoll_base::DataType;
 use plimsoll_graph::IdVec;
 use plimsoll_request::expr::{BinaryOp, Expr, Instr, Reg, Scalar, UnaryOp};
 
-use super::{definitions_in, unguarded};
+use super::unguarded;
 use crate::lir::{Home, Lir, RegionId, Trips, ValueId, View, WorkId, WorkKind};
 
-/// So many works are computed for all loops of a region together.
+/// So many works are computed for all loops together.
 const MOST_STEPS: u64 = 1 << 22;
 
 /// So many loops are followed, each of which counts from where the one before ends.
 const MOST_DEPTH: usize = 16;
 
-/// Computes counters of the plan's own region and of its loops.
+/// Computes counters of regions and of their loops.
 pub(super) struct Counts<'a> {
     lir: &'a Lir,
+    /// For each value of any region, the work that defines it.
     definitions: IdVec<ValueId, Option<WorkId>>,
+    /// By region: the loop that holds it.
+    holders: IdVec<RegionId, Option<WorkId>>,
+    /// What has a next version.
+    overwritten: IdVec<ValueId, bool>,
     /// By loop: what it carries when it is over.
     ends: HashMap<WorkId, Vec<Option<i128>>>,
     left: u64,
@@ -32,8 +37,16 @@ enum Tiny<'a> {
 
 impl<'a> Counts<'a> {
     pub fn new(lir: &'a Lir) -> Counts<'a> {
-        let top = lir.here();
-        Counts { lir, definitions: definitions_in(lir, top), ends: HashMap::new(), left: MOST_STEPS }
+        let mut definitions = IdVec::filled(None, lir.values.len());
+        let mut holders = IdVec::filled(None, lir.regions.len());
+        for id in lir.regions.values().flat_map(|region| &region.works) {
+            let work = &lir.works[*id];
+            work.outputs.iter().for_each(|output| definitions[*output] = Some(*id));
+            work.regions().iter().for_each(|region| holders[*region] = Some(*id));
+        }
+        let mut overwritten = IdVec::filled(false, lir.values.len());
+        lir.versions().for_each(|(old, _)| overwritten[old] = true);
+        Counts { lir, definitions, holders, overwritten, ends: HashMap::new(), left: MOST_STEPS }
     }
 
     /// What each of these values of the body of a loop is in each iteration, by iteration. None where one of them is not known in one, or
@@ -46,15 +59,27 @@ impl<'a> Counts<'a> {
         seen.into_iter().collect()
     }
 
-    /// What a value of the plan's own region is.
+    /// What a value is, each time that its region runs and a work reads it. Where the work that makes it is passed over, no work does. A version
+    /// keeps what was there before then.
     fn value(&mut self, value: ValueId, depth: usize) -> Option<i128> {
-        if let Home::Constant(_) = self.lir.values[value].home {
-            return self.constant(value);
+        if depth > MOST_DEPTH {
+            return None;
         }
-        let id = self.definitions[value].filter(|_| depth < MOST_DEPTH)?;
+        let id = match (self.definitions[value], self.lir.values[value].home) {
+            (None, Home::Constant(_)) => return self.constant(value),
+            // What stays in a loop is what the loop is given.
+            (None, Home::Given { region, param }) if !self.overwritten[value] => {
+                let holder = &self.lir.works[self.holders[region]?];
+                let WorkKind::Loop { carried, .. } = holder.kind else { return None };
+                let given = holder.inputs.get(param as usize).filter(|_| param as usize >= carried)?.value;
+                return self.value(given, depth + 1);
+            }
+            (id, _) => id?,
+        };
         let work = &self.lir.works[id];
         match &work.kind {
-            WorkKind::Loop { carried, .. } if unguarded(work) => {
+            _ if work.is_beside || (work.guard.is_some() && self.lir.values[value].previous.is_some()) => None,
+            WorkKind::Loop { carried, .. } => {
                 let place = work.outputs[..*carried].iter().position(|output| *output == value)?;
                 if !self.ends.contains_key(&id) {
                     let ends = self.turns(id, depth + 1, |_| ()).unwrap_or_default();
@@ -62,8 +87,8 @@ impl<'a> Counts<'a> {
                 }
                 self.ends[&id].get(place).copied().flatten()
             }
-            WorkKind::Copy if unguarded(work) => self.value(work.inputs[0].value, depth + 1),
-            WorkKind::Expr { expr, shape } if unguarded(work) && shape.elements().is_ok_and(|elements| elements == 1) => {
+            WorkKind::Copy => self.value(work.inputs[0].value, depth + 1),
+            WorkKind::Expr { expr, shape } if shape.elements().is_ok_and(|elements| elements == 1) => {
                 let operands: Vec<Option<i128>> = work.inputs.iter().map(|view| self.value(view.value, depth + 1)).collect();
                 let place = work.outputs.iter().position(|output| *output == value)?;
                 results(expr, |input| operands.get(input).copied().flatten()).get(place).copied().flatten()

@@ -9,7 +9,7 @@ use plimsoll_request::gather::{Gather, ScatterOp};
 use super::counts::Counts;
 use super::{definitions_in, unguarded, uses_in};
 use crate::fit::bodies;
-use crate::fit::problem::{is_here, overwriting};
+use crate::fit::problem::overwriting;
 use crate::lir::{Arg, Home, Lir, RegionId, Trips, ValueId, Work, WorkId, WorkKind};
 use crate::plan::DeviceId;
 
@@ -24,6 +24,8 @@ const LEAST_ROW: u64 = 64;
 pub(super) struct List {
     /// Which of the values that the first loop carries.
     pub carried: usize,
+    /// Where it is.
+    pub device: DeviceId,
     /// The work of its body that writes a row.
     pub writer: WorkId,
     /// Which inputs of the loop behind it are the list.
@@ -57,15 +59,41 @@ pub(super) struct Pair {
     pub imports: BTreeSet<usize>,
 }
 
-impl Pair {
-    /// Bytes of the state.
-    pub fn state_bytes<'a>(&'a self, lir: &'a Lir) -> impl Iterator<Item = u64> + 'a {
-        let inputs = &lir.works[self.loops.forward].inputs;
-        self.state.iter().map(|carried| lir.values[inputs[*carried].value].bytes)
+impl Loops {
+    /// The devices of the two loops: that of the second one, then the others, ascending.
+    pub fn devices(&self, lir: &Lir) -> Vec<DeviceId> {
+        let first = lir.works[self.back].device;
+        let mut others: BTreeSet<DeviceId> = [self.forward, self.back].iter().flat_map(|id| lir.devices(&lir.works[*id])).collect();
+        others.remove(&first);
+        std::iter::once(first).chain(others).collect()
+    }
+
+    /// Whether all shared loops in the two are of all of their devices.
+    fn may_be_shared(&self, lir: &Lir) -> bool {
+        let count = self.devices(lir).len();
+        [self.forward, self.back]
+            .iter()
+            .map(|id| &lir.works[*id])
+            .all(|work| lir.devices(work).count() == count || !work.regions().iter().any(|body| has_shared(lir, *body)))
     }
 }
 
-/// Loops of a device in the region at hand with such lists. Nothing is known of which rows they write and read.
+/// Whether a loop of several devices is in a region, or in a loop of it.
+fn has_shared(lir: &Lir, region: RegionId) -> bool {
+    let works = lir.regions[region].works.iter().map(|id| &lir.works[*id]);
+    works.into_iter().any(|work| lir.is_shared(work) || work.regions().iter().any(|body| has_shared(lir, *body)))
+}
+
+impl Pair {
+    /// Bytes of the state on a device.
+    pub fn state_bytes<'a>(&'a self, lir: &'a Lir, device: DeviceId) -> impl Iterator<Item = u64> + 'a {
+        let inputs = &lir.works[self.loops.forward].inputs;
+        let state = self.state.iter().map(|carried| &lir.values[inputs[*carried].value]);
+        state.filter(move |value| value.device == device).map(|value| value.bytes)
+    }
+}
+
+/// Loops of the region at hand with such lists, of which some are on a device. Nothing is known of which rows they write and read.
 pub(super) fn candidates(lir: &Lir, device: DeviceId) -> Vec<Loops> {
     let position = positions(lir);
     let uses = uses_in(lir, lir.here());
@@ -84,7 +112,7 @@ pub(super) fn candidates(lir: &Lir, device: DeviceId) -> Vec<Loops> {
                 continue;
             };
             let [back] = uses[work.outputs[index]][..] else { continue };
-            if !is_here(lir, work.outputs[index], device, lir.here()) {
+            if lir.values[work.outputs[index]].home != Home::Arena {
                 continue;
             }
             let reader = &lir.works[back];
@@ -99,21 +127,21 @@ pub(super) fn candidates(lir: &Lir, device: DeviceId) -> Vec<Loops> {
             }
         }
         // One loop has one loop that runs it again.
-        let most = of_back.into_iter().max_by_key(|(_, lists)| lists.iter().map(|list| list.bytes).sum::<u64>());
-        found.extend(most.map(|(back, lists)| Loops { forward, back, trips, lists }));
+        let bytes = |list: &List| if list.device == device { list.bytes } else { 0 };
+        let most = of_back.into_iter().max_by_key(|(_, lists)| lists.iter().map(bytes).sum::<u64>());
+        let loops = most.map(|(back, lists)| Loops { forward, back, trips, lists });
+        found.extend(loops.filter(|loops| loops.lists.iter().any(|list| list.device == device) && loops.may_be_shared(lir)));
     }
     found
 }
 
-/// Whether a work is a loop of this device alone that is never passed over, changes values of the arena and fetches alone, and reaches no
-/// file.
+/// Whether a work is a loop that this device has a part in, which changes values of arenas and fetches alone, and reaches no file. It may be
+/// passed over: then so is a loop that reads its lists.
 fn is_plain_loop(lir: &Lir, work: &Work, device: DeviceId) -> bool {
     let WorkKind::Loop { body, carried, .. } = work.kind else { return false };
-    let is_fetched = |output: ValueId| matches!(lir.values[output].home, Home::Fetch(_)) && lir.values[output].device == device;
-    let is_own = |output: &ValueId| is_here(lir, *output, device, lir.here()) || is_fetched(*output);
-    unguarded(work)
-        && work.device == device
-        && lir.regions[body].partners.is_empty()
+    let is_own = |output: &ValueId| matches!(lir.values[*output].home, Home::Arena | Home::Fetch(_));
+    !work.is_beside
+        && lir.devices(work).any(|other| other == device)
         && work.outputs.len() == carried
         && work.outputs.iter().all(is_own)
         && bodies::may_repeat(lir, body)
@@ -138,7 +166,15 @@ fn written(lir: &Lir, work: &Work, (body, index, param): (RegionId, usize, Value
         return None;
     }
     let (bytes, rows) = (lir.values[param].bytes, *shape.first()?);
-    Some(List { carried: index, writer, inputs: Vec::new(), readers: Vec::new(), bytes, row: bytes.checked_div(rows)? })
+    Some(List {
+        carried: index,
+        device: lir.values[param].device,
+        writer,
+        inputs: Vec::new(),
+        readers: Vec::new(),
+        bytes,
+        row: bytes.checked_div(rows)?,
+    })
 }
 
 /// The list, if a loop only reads rows of it.
