@@ -45,18 +45,25 @@ const WIDTH: u64 = 128;
 /// Towers of so many layers over the same variables, each with its part of the batch; their mean gradient is applied. Nothing asks for a
 /// device.
 fn towers(towers: usize, layers: usize) -> Graph {
+    networks(towers, BATCH, &vec![WIDTH; layers + 1])
+}
+
+/// The same, of layers with these numbers of units behind that of the input.
+fn networks(towers: usize, batch: u64, units: &[u64]) -> Graph {
     let mut b = GraphBuilder::new(registry());
     b.set_variable_kind(VariableKind::Resource);
-    let weights: Vec<Variable> = (0..layers)
-        .map(|layer| {
-            let elements: Vec<f32> = (0..WIDTH * WIDTH).map(|i| ((i * 7 + layer as u64) % 23) as f32 / 230.0 - 0.05).collect();
-            let first = Initializer::Value(HostTensor::from_slice([WIDTH, WIDTH], &elements).unwrap());
-            b.get_variable(&format!("w{layer}"), DataType::Float, [WIDTH, WIDTH], &first).unwrap()
+    let weights: Vec<Variable> = units
+        .windows(2)
+        .enumerate()
+        .map(|(layer, of)| {
+            let elements: Vec<f32> = (0..of[0] * of[1]).map(|i| ((i * 7 + layer as u64) % 23) as f32 / 230.0 - 0.05).collect();
+            let first = Initializer::Value(HostTensor::from_slice([of[0], of[1]], &elements).unwrap());
+            b.get_variable(&format!("w{layer}"), DataType::Float, [of[0], of[1]], &first).unwrap()
         })
         .collect();
     let mut losses = Vec::new();
     for tower in 0..towers {
-        let shape = PartialShape(Some(vec![Some(BATCH), Some(WIDTH)]));
+        let shape = PartialShape(Some(vec![Some(batch), Some(units[0])]));
         let mut value = b.placeholder(&format!("x{tower}"), DataType::Float, shape).build().unwrap();
         for weights in &weights {
             let read = b.read(weights).unwrap();
@@ -80,7 +87,12 @@ fn init() -> Signature {
 }
 
 fn runs(towers: usize) -> Vec<Signature> {
-    let x = |tower| Feed { tensor: format!("x{tower}"), data_type: DataType::Float, shape: Shape::from([BATCH, WIDTH]), value: None };
+    runs_of(towers, BATCH)
+}
+
+/// With so many examples for each tower.
+fn runs_of(towers: usize, batch: u64) -> Vec<Signature> {
+    let x = |tower| Feed { tensor: format!("x{tower}"), data_type: DataType::Float, shape: Shape::from([batch, WIDTH]), value: None };
     let step = Signature {
         feeds: (0..towers).map(x).collect(),
         fetches: vec!["loss".into()],
@@ -92,9 +104,13 @@ fn runs(towers: usize) -> Vec<Signature> {
 
 /// The losses of some steps, and the variables after them.
 fn train(session: &Session, towers: usize) -> Vec<Vec<u32>> {
+    train_on(session, towers, BATCH)
+}
+
+fn train_on(session: &Session, towers: usize, batch: u64) -> Vec<Vec<u32>> {
     let x = |tower: usize| {
-        let values: Vec<f32> = (0..BATCH * WIDTH).map(|i| ((i + tower as u64 * 13) as f32 * 0.37).sin()).collect();
-        (format!("x{tower}"), HostTensor::from_slice([BATCH, WIDTH], &values).unwrap())
+        let values: Vec<f32> = (0..batch * WIDTH).map(|i| ((i + tower as u64 * 13) as f32 * 0.37).sin()).collect();
+        (format!("x{tower}"), HostTensor::from_slice([batch, WIDTH], &values).unwrap())
     };
     let feeds: Vec<(String, HostTensor)> = (0..towers).map(x).collect();
     let feeds: Vec<(&str, &HostTensor)> = feeds.iter().map(|(name, value)| (name.as_str(), value)).collect();
@@ -224,6 +240,33 @@ fn a_card_that_is_too_small_computes_again_where_that_is_faster_than_the_process
     let got = train(&session.with_placement(fitted.placement.clone()).unwrap(), 1);
     assert!(devices.report()[1].peak.0 <= need * 3 / 4);
     assert_eq!(got, train(&open(&Devices::open(&Options::new().intra_op(2)).unwrap(), &graph), 1));
+}
+
+/// The last layers have weights and activations that are large: a card that is too small for them computes the narrow layers, and as much of
+/// the wide ones as costs the least, with some values away. To place first and to make that fit takes more than twice the time of a card with
+/// room; to fit by place alone takes longer still.
+#[test]
+fn what_is_computed_again_is_chosen_together_with_the_place() {
+    let batch = 512;
+    let graph = networks(1, batch, &[WIDTH, WIDTH, WIDTH, WIDTH, WIDTH, 512, 512, WIDTH]);
+    let card = |limit: u64| {
+        let devices = Devices::open(&Options::new().intra_op(2).sim_gpus("1x1GiB,speed=1").limit("GPU:0", &limit.to_string())).unwrap();
+        let fitted = open(&devices, &graph).auto(&runs_of(1, batch), &[], Objective::Latency).unwrap();
+        (devices, fitted)
+    };
+    let (_, free) = card(1 << 30);
+    let limit = 5 << 20;
+    assert!(free.footprint.needs()[1].peak.0 > limit, "{:?}", free.tried);
+    let (devices, fitted) = card(limit);
+    let [with_room, chosen] = [&free, &fitted].map(|fitted| fitted.tried.last().unwrap());
+    assert!(chosen.is_fitted && chosen.seconds < 1.5 * with_room.seconds, "{with_room:?} {:?}", fitted.tried);
+    // Works and values are on both devices, and the choice is the same each time.
+    assert!(fitted.footprint.needs().iter().all(|need| need.peak > Bytes::ZERO), "{:?}", fitted.tried);
+    let session = open(&devices, &graph);
+    assert_eq!(session.auto(&runs_of(1, batch), &[], Objective::Latency).unwrap().placement, fitted.placement);
+    let got = train_on(&session.with_placement(fitted.placement.clone()).unwrap(), 1, batch);
+    peaks_are_those_of(&devices, &fitted);
+    assert_eq!(got, train_on(&open(&Devices::open(&Options::new().intra_op(2)).unwrap(), &graph), 1, batch));
 }
 
 #[test]

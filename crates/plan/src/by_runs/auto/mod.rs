@@ -10,6 +10,7 @@
 
 mod before;
 mod bounds;
+mod joint;
 mod moments;
 mod parts;
 mod problem;
@@ -68,6 +69,7 @@ pub fn auto(request: &PlaceRequest<'_>, objective: Objective) -> Result<Fitted> 
         fitted: Vec::new(),
         refused: None,
         of_first_fit: None,
+        made: Vec::new(),
         is_small: true,
     };
     trials.attempt(tensorflow.clone(), How::TensorFlow);
@@ -103,6 +105,8 @@ struct Trials<'r, 'a> {
     refused: Option<Error>,
     /// Where in `fitted` the placement of first fit is, if that fits.
     of_first_fit: Option<usize>,
+    /// Placements whose plans were made to fit: see [`joint`].
+    made: Vec<Fitted>,
     /// Whether the last run is small: its plans take little time.
     is_small: bool,
 }
@@ -230,6 +234,7 @@ impl Trials<'_, '_> {
         }
         if self.request.fit && self.is_small {
             self.between(problem, search, free);
+            self.jointly(problem, search, free);
         }
     }
 
@@ -280,13 +285,14 @@ impl Trials<'_, '_> {
 
     /// The name of a placement that a search found: how many were before it, and what it has where.
     fn named(&self, placement: &Placement) -> How {
-        let is_auto = |fitted: &&Fitted| fitted.tried.iter().any(|tried| matches!(tried.how, How::Auto { .. }));
+        let number = |tried: &Tried| if let How::Auto { number, .. } = tried.how { number } else { 0 };
+        let last = self.fitted.iter().chain(&self.made).flat_map(|fitted| &fitted.tried).map(number).max().unwrap_or_default();
         let on = |device: usize| {
             let runs = placement.devices.iter().filter(|(node, at)| at.index() == device && self.wholes.runs[*node]).count();
             Some((self.request.devices[device].name.short(), runs)).filter(|(_, runs)| *runs > 0)
         };
         let nodes = (0..self.request.devices.len()).filter_map(on).collect();
-        How::Auto { number: 1 + self.fitted.iter().filter(is_auto).count(), nodes }
+        How::Auto { number: 1 + last, nodes }
     }
 
     /// What a rule comes to with a placement that was tried.
@@ -295,8 +301,7 @@ impl Trials<'_, '_> {
         Some(Compared { rule, tried: tried.last()?.clone(), footprint: footprint.clone() })
     }
 
-    /// The fastest that fits, of several that are nearly as fast and no slower than TensorFlow's the one that moves least; else the same of
-    /// those that can be made to fit.
+    /// The best of those that fit, or can be made to fit: see [`Trials::best`].
     fn choose(mut self) -> Result<Fitted> {
         if self.fitted.is_empty() {
             return Err(self.refused.take().unwrap_or_else(|| Error::internal("no placement was tried")));
@@ -312,14 +317,11 @@ impl Trials<'_, '_> {
         if self.request.fit {
             self.squeeze();
         }
-        let time = |index: &usize| self.time(*index);
-        let moved = |index: &usize| self.fitted[*index].tried.last().map_or(Bytes::ZERO, |tried| tried.moved);
-        let fitting: Vec<usize> = (0..self.fitted.len()).filter(|index| fits(&self.fitted[*index])).collect();
-        let least = fitting.iter().map(time).fold(f64::INFINITY, f64::min);
-        let of_tensorflow = |index: &&usize| self.fitted[**index].placement.devices == self.tensorflow.devices;
-        let most = fitting.iter().find(of_tensorflow).map_or(f64::INFINITY, time).min(least * NEAR);
-        let near = fitting.into_iter().filter(|index| time(index) <= most);
-        let best = near.min_by(|one, other| moved(one).cmp(&moved(other)).then(time(one).total_cmp(&time(other))));
+        let best = self.best(f64::INFINITY);
+        let least = best.map_or(f64::INFINITY, |best| self.time(best));
+        // What was found jointly is taken where it is no slower.
+        self.take_made();
+        let best = self.best(least);
         let mut tried: Vec<Tried> = self.fitted.iter().flat_map(|fitted| fitted.tried.clone()).collect();
         let Some(best) = best else { return Err(no_room(&tried, "on one device or on several")) };
         let of_tensorflow = self.fitted.iter().position(|fitted| fitted.placement.devices == self.tensorflow.devices);
@@ -329,6 +331,31 @@ impl Trials<'_, '_> {
         tried.retain(|tried| chosen.tried.last() != Some(tried));
         tried.extend(chosen.tried.last().cloned());
         Ok(Fitted { tried, compared, ..chosen })
+    }
+
+    /// Of those that fit, the fastest; of several that are nearly as fast, and that take no more than `most` and no more than
+    /// TensorFlow's, the one that moves least.
+    fn best(&self, most: f64) -> Option<usize> {
+        let fitting = || (0..self.fitted.len()).filter(|index| self.fitted[*index].tried.last().is_some_and(Tried::fits));
+        let moved = |index: usize| self.fitted[index].tried.last().map_or(Bytes::ZERO, |tried| tried.moved);
+        let least = fitting().map(|index| self.time(index)).fold(f64::INFINITY, f64::min);
+        let of_tensorflow = |index: &usize| self.fitted[*index].placement.devices == self.tensorflow.devices;
+        let of_tensorflow = fitting().find(of_tensorflow).map_or(f64::INFINITY, |index| self.time(index));
+        let most = most.min(of_tensorflow).min(least * NEAR);
+        let near = fitting().filter(|index| self.time(*index) <= most);
+        near.min_by(|one, other| moved(*one).cmp(&moved(*other)).then(self.time(*one).total_cmp(&self.time(*other))))
+    }
+
+    /// Takes the placements that were made to fit among the others, where they are new or did not fit as they are.
+    fn take_made(&mut self) {
+        let fits = |fitted: &Fitted| fitted.tried.last().is_some_and(Tried::fits);
+        for made in std::mem::take(&mut self.made) {
+            match self.fitted.iter_mut().find(|fitted| fitted.placement.devices == made.placement.devices) {
+                None => self.fitted.push(made),
+                Some(before) if fits(&made) && !fits(before) => *before = made,
+                Some(_) => {}
+            }
+        }
     }
 
     /// What is to be small, of an attempt.
@@ -346,15 +373,15 @@ impl Trials<'_, '_> {
             over.sort_by(|one, other| self.time(*one).total_cmp(&self.time(*other)));
             over.truncate(if self.is_small { SQUEEZED } else { SQUEEZED_OF_LARGE });
         }
-        let most: Vec<Option<Bytes>> = (0..self.request.devices.len()).map(|device| self.request.left(device)).collect();
         for index in over {
             let fitted = &self.fitted[index];
             let Some(how) = fitted.tried.last().map(|tried| tried.how.clone()) else { continue };
             if self.time(index) >= least && !fitting.is_empty() {
                 continue;
             }
-            if let Ok(lower) = attempt(self.request, fitted.placement.clone(), how, most.clone()) {
-                self.fitted[index] = lower;
+            let placement = fitted.placement.clone();
+            if let Some(lower) = self.made_to_fit(placement, how) {
+                self.fitted[index] = lower.clone();
                 if self.fitted[index].tried.last().is_some_and(Tried::fits) {
                     least = least.min(self.time(index));
                 }

@@ -19,9 +19,10 @@ pub(super) struct Moment {
     /// For each engine, the seconds of all it does, and of works alone that are fused nowhere.
     pub busy: Vec<f64>,
     pub done: Vec<f64>,
-    /// For each device the bytes that are live, the most so far, and those of constants.
+    /// For each device the bytes that are live, the most so far, and those of constants; and the most that a work reads and makes.
     pub live: Vec<u64>,
     pub peaks: Vec<u64>,
+    pub of_works: Vec<u64>,
     pub constants: Vec<u64>,
     pub makespan: f64,
 }
@@ -37,6 +38,7 @@ impl Moment {
             done,
             live: vec![0; devices],
             peaks: vec![0; devices],
+            of_works: vec![0; devices],
             constants: vec![0; devices],
             makespan: 0.0,
         }
@@ -50,6 +52,7 @@ impl Moment {
         self.done.clone_from(&other.done);
         self.live.clone_from(&other.live);
         self.peaks.clone_from(&other.peaks);
+        self.of_works.clone_from(&other.of_works);
         self.constants.clone_from(&other.constants);
         self.makespan = other.makespan;
     }

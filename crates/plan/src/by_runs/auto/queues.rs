@@ -25,6 +25,15 @@ const STRIDE: usize = 32;
 /// Parts of an assignment that are compared at once.
 const STRETCH: usize = 64;
 
+/// What bytes above the lines cost, where plans are made to fit: what waits elsewhere or is computed again takes its time.
+#[derive(Clone, Debug)]
+pub(super) struct Price {
+    /// Seconds that each byte adds to a step, on the device that is the furthest above its line.
+    pub per_byte: f64,
+    /// For each device, the bytes that variables and its largest work may have: what that reads and makes is there in any case.
+    pub walls: Vec<Option<u64>>,
+}
+
 /// The paper of a problem.
 pub(super) struct Queues<'a> {
     pub problem: &'a Problem,
@@ -37,6 +46,8 @@ pub(super) struct Queues<'a> {
     cards: Vec<Option<u32>>,
     /// Bytes that a device may hold: the lines, made tighter where plans took more than this model says.
     pub lines: Vec<Option<u64>>,
+    /// Where devices may be above their lines: at a price.
+    pub price: Option<Price>,
     beside: Vec<Vec<u32>>,
     /// For each part the first work that is another one where the part is elsewhere, and values that it reads or makes.
     first: Vec<u32>,
@@ -104,6 +115,7 @@ impl<'a> Queues<'a> {
             is_card: devices.iter().map(|spec| spec.kind == DeviceKind::Gpu).collect(),
             cards: devices.iter().map(|spec| spec.card.as_ref().map(|card| card.card)).collect(),
             lines: problem.lines.clone(),
+            price: None,
             beside,
             first,
             values_of,
@@ -291,6 +303,7 @@ impl<'a> Queues<'a> {
             }
             let at = usize::from(devices[work.part as usize]);
             let mut ready = 0.0f64;
+            let (mut read, mut made) = (0, 0);
             for &value in &problem.reads[work.reads.clone()] {
                 let value = value as usize;
                 let bytes = problem.values[value].bytes;
@@ -302,6 +315,9 @@ impl<'a> Queues<'a> {
                     }
                     continue;
                 };
+                if from != at || problem.values[value].place == Place::Made {
+                    read += bytes;
+                }
                 let is_new = from != at && self.times.get(slot).is_none();
                 ready = ready.max(self.arrives(value, from, at, Some(index as u32)));
                 if is_new {
@@ -325,8 +341,11 @@ impl<'a> Queues<'a> {
                 self.times.set(self.slot_made(value as usize), index as u32, end);
                 if problem.values[value as usize].place == Place::Made {
                     self.now.live[at] += problem.values[value as usize].bytes;
+                    made += problem.values[value as usize].bytes;
                 }
             }
+            let there = if work.is_in_place { read.max(made) } else { read + made };
+            self.now.of_works[at] = self.now.of_works[at].max(there + work.scratch);
             self.now.peaks[at] = self.now.peaks[at].max(self.now.live[at] + work.scratch);
             if !work.is_in_place {
                 self.free_read(index, at, devices);
@@ -352,12 +371,22 @@ impl<'a> Queues<'a> {
 
     /// For each device the bytes that it holds at most, in any run, with the assignment that was run last.
     pub fn held(&self, devices: &[Device]) -> Vec<u64> {
+        self.beside_variables(devices, &self.now.peaks)
+    }
+
+    /// The same of its largest work alone: no schedule holds less, unless it does works in parts.
+    pub fn held_by_works(&self, devices: &[Device]) -> Vec<u64> {
+        self.beside_variables(devices, &self.now.of_works)
+    }
+
+    /// For each device the bytes of its variables, and of what is beside them in the last run or in one before.
+    fn beside_variables(&self, devices: &[Device], last: &[u64]) -> Vec<u64> {
         let (mut kept, mut before) = (vec![0u64; self.is_card.len()], vec![0u64; self.is_card.len()]);
         for ((device, bytes), most) in devices.iter().map(|device| usize::from(*device)).zip(&self.problem.kept).zip(&self.problem.before) {
             kept[device] += bytes;
             before[device] = before[device].max(*most);
         }
-        let of_device = |device: usize| kept[device] + before[device].max(self.now.peaks[device] + self.now.constants[device]);
+        let of_device = |device: usize| kept[device] + before[device].max(last[device] + self.now.constants[device]);
         (0..kept.len()).map(of_device).collect()
     }
 
@@ -365,6 +394,35 @@ impl<'a> Queues<'a> {
     pub fn peaks(&mut self, devices: &[Device]) -> Vec<u64> {
         self.rate(devices);
         self.held(devices)
+    }
+
+    /// How far an assignment is over the lines, or over the walls where there is a price, as [`Rating::over`]; and what it pays.
+    fn over(&self, devices: &[Device]) -> (f64, f64) {
+        if self.lines.iter().all(Option::is_none) {
+            return (0.0, 0.0);
+        }
+        let above = |held: Vec<u64>, lines: &[Option<u64>]| -> Vec<(u64, u64)> {
+            let above = held.into_iter().zip(lines).filter_map(|(held, line)| line.map(|line| (held.saturating_sub(line), line)));
+            above.filter(|(above, _)| *above > 0).collect()
+        };
+        let parts = |above: Vec<(u64, u64)>| above.into_iter().map(|(above, line)| above as f64 / line.max(1) as f64).sum();
+        let of_lines = above(self.held(devices), &self.lines);
+        match &self.price {
+            None => (parts(of_lines), 0.0),
+            Some(price) => {
+                let most = of_lines.into_iter().map(|(above, _)| above).max().unwrap_or_default();
+                (parts(above(self.held_by_works(devices), &price.walls)), most as f64 * price.per_byte)
+            }
+        }
+    }
+
+    /// The devices that are over their lines, or walls, with the assignment that was run last.
+    pub fn full(&self, devices: &[Device]) -> Vec<bool> {
+        let (held, lines) = match &self.price {
+            None => (self.held(devices), &self.lines),
+            Some(price) => (self.held_by_works(devices), &price.walls),
+        };
+        lines.iter().zip(held).map(|(line, held)| line.is_some_and(|line| held > line)).collect()
     }
 
     /// Where a value is before it is copied; none of a constant.
@@ -467,18 +525,12 @@ impl Model for Queues<'_> {
         }
         self.tried.extend_from_slice(devices);
         self.tried_from = from;
-        let mut over = 0.0;
-        if self.lines.iter().any(Option::is_some) {
-            for (line, peak) in self.lines.iter().zip(self.held(devices)) {
-                if let Some(line) = line.filter(|line| *line < peak) {
-                    over += (peak - line) as f64 / line.max(1) as f64;
-                }
-            }
-        }
-        let seconds = match self.objective {
-            Objective::Latency => self.now.makespan,
-            Objective::Throughput => self.now.busy.iter().copied().fold(0.0, f64::max) + self.now.makespan * STEP,
-        };
+        let (over, price) = self.over(devices);
+        let seconds = price
+            + match self.objective {
+                Objective::Latency => self.now.makespan,
+                Objective::Throughput => self.now.busy.iter().copied().fold(0.0, f64::max) + self.now.makespan * STEP,
+            };
         Some(Rating { over, seconds }).filter(|rating| rating.seconds <= most)
     }
 

@@ -5,7 +5,7 @@ use plimsoll_placer::{Clusters, Device, Effort, Model, Rating, clusters, improve
 
 use super::super::{Least, Objective};
 use super::problem::{Place, Problem};
-use super::queues::Queues;
+use super::queues::{Price, Queues};
 use super::reasons;
 use super::replicas::{Replicas, replicas};
 
@@ -115,8 +115,7 @@ impl<'a> Search<'a> {
         members.dedup();
         while rating.over > 0.0 {
             self.queues.keep();
-            let held = self.queues.held(&now);
-            let is_full: Vec<bool> = self.queues.lines.iter().zip(held).map(|(line, held)| line.is_some_and(|line| held > line)).collect();
+            let is_full = self.queues.full(&now);
             let mut best: Option<(f64, Vec<Device>, Rating)> = None;
             for parts in &members {
                 let from = now[parts[0]];
@@ -195,6 +194,17 @@ impl<'a> Search<'a> {
     /// From now on these lines hold.
     pub fn set_lines(&mut self, lines: Vec<Option<u64>>) {
         self.queues.lines = lines;
+    }
+
+    /// From now on devices may be above these lines at this price.
+    pub fn set_price(&mut self, price: Option<Price>) {
+        self.queues.price = price;
+    }
+
+    /// For each device the bytes of variables and of its largest work, with an assignment.
+    pub fn peaks_of_works(&mut self, devices: &[Device]) -> Vec<u64> {
+        self.queues.rate(devices);
+        self.queues.held_by_works(devices)
     }
 
     /// For each device the bytes that it holds with an assignment.

@@ -6,7 +6,7 @@ use plimsoll_placer::{Choices, Device, Model};
 
 use super::super::Objective;
 use super::problem::{Floor, Place, Problem, Value, Work};
-use super::queues::Queues;
+use super::queues::{Price, Queues};
 
 /// A processor, and two cards, one of which is divided into two devices.
 fn devices() -> Vec<DeviceSpec> {
@@ -102,7 +102,13 @@ fn ratings_from_the_first_moment_that_differs_are_those_of_whole_runs() {
         let mut random = Random::new(seed);
         let problem = problem(&mut random);
         let objective = if seed % 2 == 0 { Objective::Latency } else { Objective::Throughput };
-        let mut queues = Queues::new(&problem, &devices, objective);
+        let price = (seed % 3 == 0).then(|| Price { per_byte: 1e-3, walls: vec![None, Some(300), Some(500), None] });
+        let fresh = || {
+            let mut queues = Queues::new(&problem, &devices, objective);
+            queues.price.clone_from(&price);
+            queues
+        };
+        let mut queues = fresh();
         let any = |random: &mut Random, part: usize| problem.choices.of(part)[random.below(problem.choices.of(part).len())];
         let mut kept: Vec<Device> = (0..problem.choices.len()).map(|part| any(&mut random, part)).collect();
         for _ in 0..60 {
@@ -112,7 +118,7 @@ fn ratings_from_the_first_moment_that_differs_are_those_of_whole_runs() {
                 tried[part] = any(&mut random, part);
             }
             let rating = queues.rate(&tried);
-            assert_eq!(rating, Queues::new(&problem, &devices, objective).rate(&tried), "seed {seed}");
+            assert_eq!(rating, fresh().rate(&tried), "seed {seed}");
             let least = queues.least().seconds(objective);
             assert!(least <= rating.seconds * (1.0 + 1e-9), "seed {seed}: {least} {rating:?}");
             // What takes more than is asked for is not rated, and nothing else.
@@ -132,5 +138,32 @@ fn ratings_from_the_first_moment_that_differs_are_those_of_whole_runs() {
                 _ => {}
             }
         }
+    }
+}
+
+#[test]
+fn bytes_above_a_line_have_a_price_and_the_largest_work_a_wall() {
+    let devices = devices();
+    let mut random = Random::new(1);
+    for seed in 0..40 {
+        let problem = problem(&mut Random::new(seed));
+        let mut queues = Queues::new(&problem, &devices, Objective::Latency);
+        let assigned: Vec<Device> =
+            (0..problem.choices.len()).map(|part| problem.choices.of(part)[random.below(problem.choices.of(part).len())]).collect();
+        let plain = queues.rate(&assigned);
+        let (held, works) = (queues.held(&assigned), queues.held_by_works(&assigned));
+        // No work has more than what is live, but for its scratch.
+        assert!(works.iter().zip(&held).all(|(work, held)| *work < held + 30), "seed {seed}: {works:?} {held:?}");
+        let above = queues.lines.iter().zip(&held).filter_map(|(line, held)| Some(held.saturating_sub((*line)?))).max().unwrap();
+        queues.price = Some(Price { per_byte: 0.5, walls: works.iter().map(|bytes| Some(*bytes)).collect() });
+        let priced = queues.rate(&assigned);
+        assert_eq!(priced.over, 0.0, "seed {seed}");
+        assert_eq!(priced.seconds, plain.seconds + 0.5 * above as f64, "seed {seed}");
+        assert!(queues.full(&assigned).iter().all(|is_full| !is_full), "seed {seed}");
+        // A byte less is too little for the largest work, whatever it pays.
+        queues.price = Some(Price { per_byte: 0.5, walls: works.iter().map(|bytes| bytes.checked_sub(1)).collect() });
+        let most = works.iter().filter(|bytes| **bytes > 0).count();
+        assert_eq!(queues.full(&assigned).iter().filter(|is_full| **is_full).count(), most, "seed {seed}");
+        assert_eq!(queues.rate(&assigned).over > 0.0, most > 0, "seed {seed}");
     }
 }
