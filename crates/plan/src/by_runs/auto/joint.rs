@@ -2,8 +2,8 @@
 //!
 //! The searches before this one hold the lines as if no plan were made to fit. Here bytes above the lines have a price: what making the
 //! plan of the fastest assignment to fit adds to a step, for each byte. What the largest work reads and makes is there in any
-//! case, and is held against walls. The plans of what is found are made to fit: what they take corrects the price and the walls, and the search goes
-//! on.
+//! case, and is held against walls. The plans of what is found are made to fit: what they take corrects the price and the walls, and the
+//! search goes on.
 
 use plimsoll_placer::Device;
 
