@@ -131,20 +131,6 @@ impl Piece {
     }
 }
 
-/// Sums of one register that are under way at once.
-const WAYS: usize = 4;
-
-/// The sums of all ways.
-#[inline(always)]
-unsafe fn together<L: Lanes, const W: usize>(ways: [[L; W]; WAYS]) -> [L; W] {
-    let [mut sums, two, three, four] = ways;
-    for w in 0..W {
-        // SAFETY: the caller's promise of the instruction set.
-        sums[w] = unsafe { sums[w].add(two[w]).add(three[w].add(four[w])) };
-    }
-    sums
-}
-
 struct Moments(Piece);
 
 impl OverLanes for Moments {
@@ -165,34 +151,26 @@ impl OverBlock for Moments {
         let piece = &self.0;
         // SAFETY: the caller's promise.
         unsafe {
-            // Few registers are summed in several ways, which do not wait for each other.
-            let ways = if W == 1 { WAYS } else { 1 };
-            let mut sums = [[L::zero(); W]; WAYS];
-            for first in rows.clone().step_by(ways) {
-                for (way, sums) in sums.iter_mut().enumerate().take(ways.min(rows.end - first)) {
-                    let from = piece.x.add((first + way) * piece.width + channel);
-                    for (w, sum) in sums.iter_mut().enumerate() {
-                        *sum = sum.add(load::<L, TAIL>(from.add(w * L::COUNT), count));
-                    }
+            let mut sums = [L::zero(); W];
+            for row in rows.clone() {
+                let from = piece.x.add(row * piece.width + channel);
+                for (w, sum) in sums.iter_mut().enumerate() {
+                    *sum = sum.add(load::<L, TAIL>(from.add(w * L::COUNT), count));
                 }
             }
-            let sums = together(sums);
             let share = L::splat(1.0 / rows.len() as f32);
             let mut means = [L::zero(); W];
             for w in 0..W {
                 means[w] = sums[w].mul(share);
             }
-            let mut squares = [[L::zero(); W]; WAYS];
-            for first in rows.clone().step_by(ways) {
-                for (way, squares) in squares.iter_mut().enumerate().take(ways.min(rows.end - first)) {
-                    let from = piece.x.add((first + way) * piece.width + channel);
-                    for w in 0..W {
-                        let difference = load::<L, TAIL>(from.add(w * L::COUNT), count).sub(means[w]);
-                        squares[w] = difference.madd(difference, squares[w]);
-                    }
+            let mut squares = [L::zero(); W];
+            for row in rows.clone() {
+                let from = piece.x.add(row * piece.width + channel);
+                for w in 0..W {
+                    let difference = load::<L, TAIL>(from.add(w * L::COUNT), count).sub(means[w]);
+                    squares[w] = difference.madd(difference, squares[w]);
                 }
             }
-            let squares = together(squares);
             // With the rows before: Chan, Golub and LeVeque's update.
             let (before, new) = ((rows.start - piece.rows.start) as f32, rows.len() as f32);
             let (weight, spread) = (L::splat(new / (before + new)), L::splat(before * new / (before + new)));
