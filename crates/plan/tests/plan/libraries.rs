@@ -82,7 +82,7 @@ fn plans_for_other_processors_are_made_anywhere() {
         let spec = processor(instructions);
         let plan = training_step(spec.clone(), &CpuKernels).unwrap();
         check(&format!("training_{name}"), &plan);
-        assert!(calls(&plan).iter().all(|call| call.variant.name.starts_with(name)));
+        assert!(calls(&plan).iter().all(|call| call.variant.name.strip_suffix("-winograd").unwrap_or(&call.variant.name) == name));
         // Code is made where the processor has the instructions, and refused elsewhere.
         let here = InstructionSet::detect();
         let is_there = instructions == here || (here, instructions) == (InstructionSet::Avx512, InstructionSet::Avx2) || name == "portable";

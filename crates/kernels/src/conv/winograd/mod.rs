@@ -173,9 +173,14 @@ pub(crate) fn has_form(spec: &ConvSpec, is_gradient: bool) -> bool {
     has_tiles(spec) && terms <= MOST_TERMS
 }
 
-/// Whether a convolution is of tiles: of floats, along two axes, in single steps, and not empty.
+/// Whether a convolution is of tiles: of floats, along two axes, in single steps, and not empty. Along both axes there are more than half as
+/// many elements and positions as taps: all taps have a share in the errors, so of fewer they are large for what there is.
 fn has_tiles(spec: &ConvSpec) -> bool {
-    let is_plain = |axis: &WindowAxis| axis.stride == 1 && axis.dilation == 1 && axis.positions > 0 && axis.size > 0;
+    let is_enough = |size: u64, taps: u64| size > taps / 2;
+    let is_plain = |axis: &WindowAxis| {
+        let is_long = is_enough(axis.positions, axis.taps) && is_enough(axis.size, axis.taps);
+        axis.stride == 1 && axis.dilation == 1 && is_long
+    };
     let [planes, rows, columns] = spec.axes.filled();
     spec.data_type == DataType::Float
         && spec.layout == Layout::ChannelsLast
