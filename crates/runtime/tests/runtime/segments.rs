@@ -448,3 +448,22 @@ fn loops_in_a_condition_keep_the_state_of_every_kth_iteration() {
     [true, false].into_iter().for_each(|holds| loops_of_16_iterations(Around { trips: None, condition: Some(holds) }));
     loops_of_16_iterations(Around { trips: Some(2), condition: Some(true) });
 }
+
+/// The first loop is of two devices, and the second one, which a guard passes over, of one of them.
+#[test]
+fn a_loop_of_one_device_in_a_condition_runs_that_of_two_again() {
+    let step = |what, a, b| Step { what, a, b, device: 0 };
+    for (what, holds, trips) in [(5, false, 6), (5, true, 16), (3, true, 16), (0, false, 16)] {
+        let loops = Loops {
+            trips,
+            forward: vec![step(0, 12319, 4), step(0, 0, 0)],
+            back: vec![step(what, 22, 42065)],
+            lists: vec![(19353, true)],
+            changes_between: false,
+            reads_behind: false,
+            is_forward: false,
+            around: Around { trips: None, condition: Some(holds) },
+        };
+        segments(&loops).unwrap();
+    }
+}

@@ -233,14 +233,16 @@ impl Segments<'_> {
         making.node = making.lir.works[back].nodes[0];
         let last = Self::int(self.count - 1)?;
         // It carries whether there is another segment, the number of the segment, what the loop carries, and the conditions of other devices.
+        let is_shared = self.devices.len() > 1;
+        // Several devices have no guard: a condition around the loop says whether it begins.
+        let guard = making.lir.works[back].guard.take_if(|_| is_shared);
+        let begins = guard.map_or_else(|| was.inputs[0].clone(), |guard| single(guard, DataType::Bool));
         let (mut tests, counters) = Self::ahead(making, back, before, |making| {
-            let tests = match self.devices.len() {
-                1 => self.begins(making)?,
-                // A condition around it is a part of its own.
-                _ => {
-                    let first = making.copy(&was.inputs[0], self.devices[0])?;
-                    self.told(making, first)?
-                }
+            let tests = if is_shared {
+                let first = making.copy(&begins, self.devices[0])?;
+                self.told(making, first)?
+            } else {
+                self.begins(making)?
             };
             Ok((tests, Self::on_each(making, &self.devices, last)?))
         })?;
