@@ -5,10 +5,11 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use plimsoll_device::Bell;
 
-/// One command at a time. Every thread has a part of its pieces, which it takes from the front; when that is empty it takes from
-/// the end of others' parts. So whenever a command runs, a thread finds much of its data in its own cache: commands that work on
-/// the same memory are cut alike. A thread that takes pieces has them alone. Until they are [`done`](Offer::done) the command is
-/// not over, so its memory stays.
+/// One command at a time. Every thread has a part of its pieces, which it takes from one end; when that is empty it takes from the
+/// other end of others' parts. So whenever a command runs, a thread finds much of its data in its own cache: commands that work on
+/// the same memory are cut alike. The ends change with every command: a command begins with the data that the last one used last,
+/// which the cache still has. A thread that takes pieces has them alone. Until they are [`done`](Offer::done) the command is not
+/// over, so its memory stays.
 #[derive(Debug)]
 #[repr(align(64))]
 pub(crate) struct Offer {
@@ -17,6 +18,8 @@ pub(crate) struct Offer {
     /// How many slices of scratch were handed out.
     slices: AtomicU32,
     owner_sleeps: AtomicBool,
+    /// Whether threads take their parts from the end.
+    is_backward: AtomicBool,
     parts: Box<[Part]>,
 }
 
@@ -58,6 +61,7 @@ impl Offer {
             done: AtomicU32::new(0),
             slices: AtomicU32::new(0),
             owner_sleeps: AtomicBool::new(false),
+            is_backward: AtomicBool::new(true),
             parts: (0..threads.max(1)).map(|_| Part::default()).collect(),
         }
     }
@@ -67,6 +71,7 @@ impl Offer {
         self.command.store(command, Ordering::Relaxed);
         self.done.store(0, Ordering::Relaxed);
         self.slices.store(0, Ordering::Relaxed);
+        self.is_backward.store(!self.is_backward(), Ordering::Relaxed);
         let count = self.parts.len() as u64;
         let border = |part: u64| (u64::from(chunks) * part).div_ceil(count) as u32;
         for (part, number) in self.parts.iter().zip(0..) {
@@ -79,10 +84,16 @@ impl Offer {
         self.parts.iter().any(|part| !part.pieces().is_empty())
     }
 
+    /// Whether threads take their parts from the end: the pieces that they take are best done in that order, too.
+    pub fn is_backward(&self) -> bool {
+        self.is_backward.load(Ordering::Relaxed)
+    }
+
     /// Takes some pieces for thread `thread`. Returns the command and its pieces.
     pub fn take(&self, thread: u32) -> Option<(u32, Range<u32>)> {
         let (own, count) = (thread as usize % self.parts.len(), self.parts.len());
-        let pieces = (0..count).find_map(|turn| self.parts[(own + turn) % count].take(turn == 0))?;
+        let is_backward = self.is_backward();
+        let pieces = (0..count).find_map(|turn| self.parts[(own + turn) % count].take((turn == 0) != is_backward))?;
         Some((self.command.load(Ordering::Relaxed), pieces))
     }
 
@@ -162,6 +173,20 @@ mod tests {
         assert_eq!(taken, [5..7, 7..8, 8..9, 3..5, 2..3, 1..2, 0..1]);
         offer.open(1, 1);
         assert_eq!((offer.take(1), offer.take(0)), (Some((1, 0..1)), None));
+    }
+
+    #[test]
+    fn a_command_begins_where_the_last_one_ended() {
+        let offer = Offer::new(2);
+        let taken = |command| {
+            offer.open(command, 8);
+            let taken: Vec<Range<u32>> = (0..8).map_while(|_| offer.take(0).map(|(_, pieces)| pieces)).collect();
+            (offer.is_backward(), taken)
+        };
+        // Of the other thread's part what that would come to last.
+        let forward = (false, vec![0..2, 2..3, 3..4, 6..8, 5..6, 4..5]);
+        let backward = (true, vec![2..4, 1..2, 0..1, 4..6, 6..7, 7..8]);
+        assert_eq!((taken(0), taken(1), taken(2)), (forward.clone(), backward, forward));
     }
 
     #[test]

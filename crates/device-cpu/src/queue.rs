@@ -180,8 +180,10 @@ impl CpuQueue {
                 Some((known, slice)) if known == command => slice,
                 _ => mine.insert((command, self.offer.slice())).1,
             };
+            let at_once = if self.offer.is_backward() { 1 } else { count };
+            let mut parts = pieces.step_by(at_once as usize).rev().map(|first| first..first + at_once);
             // SAFETY: the pieces and the slice are ours alone, and the command is not over before they are counted as done below.
-            if let Err(fault) = unsafe { execute(run, self.pointers(), step, pieces, slice) } {
+            if let Err(fault) = unsafe { parts.try_for_each(|pieces| execute(run, self.pointers(), step, pieces, slice)) } {
                 run.fail(Failure { queue: self.loaded.queue, command, fault });
                 count += self.offer.withdraw();
             }

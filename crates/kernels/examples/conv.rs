@@ -1,9 +1,11 @@
 //! Times convolutions, depthwise ones, pooling and LRN, with their gradients, on one core: `cargo run --release -p plimsoll-kernels --example conv [part of a name]`.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use plimsoll_base::DataType;
-use plimsoll_device::{Args, Prepared};
+use plimsoll_device::{Args, CpuLibrary, DeviceSpec, InstructionSet, KernelCall, Library, Prepared, StepArg};
+use plimsoll_kernels::CpuKernels;
 use plimsoll_kernels::conv::{
     conv_backprop_filter_in_parts_on, conv_backprop_filter_on, conv_backprop_input_on, conv_on, depthwise_conv,
     depthwise_conv_backprop_filter, depthwise_conv_backprop_input,
@@ -11,6 +13,8 @@ use plimsoll_kernels::conv::{
 use plimsoll_kernels::lrn::{lrn, lrn_grad};
 use plimsoll_kernels::pool::{avg_pool, avg_pool_grad, max_pool, max_pool_grad, max_pool_grad_of_input, max_pool_with_argmax};
 use plimsoll_kernels::simd::Isa;
+use plimsoll_request::KernelRequest;
+use plimsoll_request::anchor::Anchor;
 use plimsoll_request::conv::ConvSpec;
 use plimsoll_request::lrn::LrnSpec;
 use plimsoll_request::pool::{Maxima, PoolSpec};
@@ -100,6 +104,7 @@ fn main() -> plimsoll_base::Result<()> {
                     prepared.per_worker >> 10
                 );
             }
+            fewer(isa, spec)?;
             let (parts, prepared) = conv_backprop_filter_in_parts_on(isa, *spec)?;
             if parts > 1 {
                 let filters = [&[parts], &spec.filter()[..]].concat();
@@ -110,6 +115,35 @@ fn main() -> plimsoll_base::Result<()> {
         }
     }
     others(&only)
+}
+
+/// The forms with fewer multiplications, where there are such: nanoseconds of all steps, as GFLOP/s of all multiplications.
+fn fewer(isa: Isa, spec: &ConvSpec) -> plimsoll_base::Result<()> {
+    let instructions = if isa == Isa::Avx512 { InstructionSet::Avx512 } else { InstructionSet::Avx2 };
+    let device = DeviceSpec::cpu(0, None, 1, instructions);
+    let of = |anchor: Anchor| KernelRequest::Anchor { anchor, epilogue: None, pooling: None };
+    let requests =
+        [of(Anchor::Conv(*spec)), of(Anchor::ConvBackpropInput(*spec)), KernelRequest::ConvBackpropFilter { spec: *spec, unpooled: None }];
+    for request in requests {
+        let arguments = request.arguments()?;
+        let bytes: Vec<u64> = arguments.inputs.iter().chain(&arguments.outputs).copied().collect();
+        let Some(variant) = CpuKernels.variants(&device, &request)?.pop().filter(|variant| variant.name.contains("winograd")) else {
+            continue;
+        };
+        let call = KernelCall { request: Arc::new(request), variant: Arc::new(variant), step: 0 };
+        print!("  fewer:");
+        for (number, step) in call.variant.steps.iter().enumerate() {
+            let prepared = CpuKernels.code(&device, &KernelCall { step: number as u32, ..call.clone() })?;
+            let all = || (0..bytes.len() as u32).map(StepArg::Argument).collect();
+            let shapes = step.args.clone().unwrap_or_else(all).into_iter().map(|arg| match arg {
+                StepArg::Argument(argument) => vec![bytes[argument as usize] / 4],
+                StepArg::Between(between) => vec![call.variant.between[between as usize] / 4],
+            });
+            let taken = time(&prepared, &shapes.collect::<Vec<_>>());
+            print!(" {:8.1} us", taken / 1e3);
+        }
+    }
+    Ok(())
 }
 
 /// Kernels that move more than they compute.

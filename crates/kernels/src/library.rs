@@ -287,7 +287,6 @@ fn prepared(isa: Isa, request: &KernelRequest, order: Order) -> Result<Made> {
         MaxPoolGradGrad(spec) => pool::max_pool_grad_grad_on(isa, *spec)?.into(),
         AvgPool(spec) => pool::avg_pool_on(isa, *spec)?.into(),
         AvgPoolGrad(spec) => pool::avg_pool_grad_on(isa, *spec)?.into(),
-        BatchNormGrad { relu: true, .. } => return Err(Error::unimplemented("the gradient of a batch normalization and a relu")),
         BatchNorm { spec, training: false, reserve_3, epilogue } => {
             norm::batch_norm_inference_on(isa, *spec, *reserve_3, epilogue.as_ref())?.into()
         }
@@ -297,9 +296,10 @@ fn prepared(isa: Isa, request: &KernelRequest, order: Order) -> Result<Made> {
             let arguments = 10 + further + u32::from(*reserve_3);
             two_of_norm(first, &[0], then, arguments, spec)?
         }
-        BatchNormGrad { spec, training, .. } => {
-            let (first, then) = (norm::grad_sums_on(isa, *spec)?, norm::batch_norm_grad_on(isa, *spec, *training)?);
-            two_of_norm(first, &[0, 1, 3], then, 10, spec)?
+        BatchNormGrad { spec, training, relu } => {
+            let then = norm::batch_norm_grad_on(isa, *spec, *training, *relu)?;
+            let (reads, arguments): (&[u32], u32) = if *relu { (&[0, 1, 2, 3, 4, 5], 11) } else { (&[0, 1, 3], 10) };
+            two_of_norm(norm::grad_sums_on(isa, *spec, *relu)?, reads, then, arguments, spec)?
         }
         Lrn(spec) => lrn::lrn_on(isa, *spec)?.into(),
         LrnGrad(spec) => lrn::lrn_grad_on(isa, *spec)?.into(),

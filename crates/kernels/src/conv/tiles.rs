@@ -115,6 +115,15 @@ impl Rows {
 
 pub(super) type TileFn = unsafe fn(&Tile<'_>);
 
+/// Rows of A, from row to row of [`FEW`] terms, times as many rows of B, one vector wide: A, B, the sums, and how many rows. The bits are those of
+/// tiles.
+pub(super) type FewFn = unsafe fn(*const f32, *const f32, *mut f32, usize);
+
+/// Terms whose rows of B stay in registers.
+pub(super) const FEW: usize = 16;
+/// Rows of A whose sums are in registers beside them: enough to hide the time that a multiplication takes.
+const FEW_ROWS: usize = 8;
+
 /// The most rows and vectors that a tile has.
 pub(super) const ROWS: usize = 12;
 pub(super) const VECTORS: usize = 4;
@@ -131,6 +140,8 @@ pub(super) struct Code {
     pub packed: [[Option<TileFn>; VECTORS]; ROWS],
     /// The same, for B that ends within the last vector.
     pub direct: [[Option<TileFn>; VECTORS]; ROWS],
+    /// Products of few terms, where there are registers enough: one vector of B for each row of A would be one load too many.
+    pub few: Option<FewFn>,
 }
 
 impl Code {
@@ -246,6 +257,46 @@ unsafe fn tile<V: Lanes, const M: usize, const N: usize, const DIRECT: bool>(til
     }
 }
 
+#[inline(always)]
+unsafe fn few<V: Lanes>(a: *const f32, b: *const f32, c: *mut f32, rows: usize) {
+    let mut row = 0;
+    // SAFETY: the caller's promise: so many rows of A and of sums, and `FEW` vectors of B.
+    unsafe {
+        let mut terms = [V::zero(); FEW];
+        for (term, vector) in terms.iter_mut().enumerate() {
+            *vector = V::load(b.add(term * V::COUNT));
+        }
+        while row + FEW_ROWS <= rows {
+            few_rows::<V, FEW_ROWS>(a.add(row * FEW), &terms, c.add(row * V::COUNT));
+            row += FEW_ROWS;
+        }
+        while row < rows {
+            few_rows::<V, 1>(a.add(row * FEW), &terms, c.add(row * V::COUNT));
+            row += 1;
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn few_rows<V: Lanes, const M: usize>(a: *const f32, b: &[V; FEW], c: *mut f32) {
+    // SAFETY: as `few`.
+    unsafe {
+        let mut sums = [V::zero(); M];
+        // Written out, so that B stays in registers.
+        macro_rules! terms {
+            ($($term:literal),*) => {
+                $(for (r, sum) in sums.iter_mut().enumerate() {
+                    *sum = V::splat(a.add(r * FEW + $term).read()).madd(b[$term], *sum);
+                })*
+            };
+        }
+        terms!(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+        for (r, sum) in sums.iter().enumerate() {
+            sum.store(c.add(r * V::COUNT));
+        }
+    }
+}
+
 /// Sets the tiles of `$v` vectors and the named numbers of rows.
 macro_rules! tiles {
     ($code:ident, $v:literal, [$($r:literal),*]) => {
@@ -275,6 +326,12 @@ macro_rules! code {
                 unsafe { super::tile::<$vector, M, N, true>(tile) }
             }
 
+            $(#[$feature])?
+            unsafe fn few(a: *const f32, b: *const f32, c: *mut f32, rows: usize) {
+                // SAFETY: the caller's promise.
+                unsafe { super::few::<$vector>(a, b, c, rows) }
+            }
+
             pub(super) static CODE: Code = {
                 let mut code = Code {
                     lanes: <$vector as Lanes>::COUNT,
@@ -282,6 +339,8 @@ macro_rules! code {
                     rows: [0; VECTORS],
                     packed: [[None; VECTORS]; ROWS],
                     direct: [[None; VECTORS]; ROWS],
+                    // The set with such vectors has 32 of them.
+                    few: if <$vector as Lanes>::COUNT == FEW { Some(few) } else { None },
                 };
                 $(tiles!(code, $v, $rows);)*
                 code
@@ -312,3 +371,45 @@ code!(
         4: [1, 2, 3, 4, 5, 6]
     ]
 );
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn products_of_few_terms_have_the_bits_of_tiles() {
+        for code in Isa::available().into_iter().map(code) {
+            let (Some(few), Some(one)) = (code.few, code.packed[0][0]) else { continue };
+            let number = |at: usize| ((at * 7919 + 13) % 1009) as f32 / 97.0 - 5.0;
+            for rows in 0..20 {
+                let a: Vec<f32> = (0..rows * FEW).map(number).collect();
+                let b: Vec<f32> = (3..3 + FEW * code.lanes).map(number).collect();
+                let [mut got, mut expected] = [0, 1].map(|_| vec![0f32; rows * code.lanes]);
+                for row in 0..rows {
+                    let tile = Tile {
+                        outer: 1,
+                        inner: FEW,
+                        a: a[row * FEW..].as_ptr(),
+                        a_rows: Rows::new(FEW),
+                        a_term: 1,
+                        a_outer: 0,
+                        b: b.as_ptr(),
+                        b_term: code.lanes,
+                        b_outer: 0,
+                        c: expected[row * code.lanes..].as_mut_ptr(),
+                        c_row: code.lanes,
+                        last: code.lanes,
+                        add: false,
+                        changes: Changes::NONE,
+                        ahead: Ahead::NONE,
+                    };
+                    // SAFETY: the processor has the set; there is a row of A, a vector of B for each term, and a vector of sums.
+                    unsafe { one(&tile) };
+                }
+                // SAFETY: as above, of all rows.
+                unsafe { few(a.as_ptr(), b.as_ptr(), got.as_mut_ptr(), rows) };
+                assert!(got.iter().zip(&expected).all(|(got, expected)| got.to_bits() == expected.to_bits()), "{rows} rows");
+            }
+        }
+    }
+}

@@ -29,6 +29,8 @@ pub(crate) enum Change {
     AtLeast,
     /// `y` where `x` is more, else `x`. The operand is a number.
     AtMost,
+    /// `x` where `y` is above 0, else 0.
+    WherePositive,
 }
 
 /// Where a link's operand comes from.
@@ -109,6 +111,18 @@ impl Chain {
                 }
                 Instr::Input(0) => return None,
                 Instr::Input(_) | Instr::Const(_) => continue,
+                // Whether an operand is above 0: a select reads it.
+                Instr::Binary(BinaryOp::Greater, x, zero) if Some(*x) != value && is_zero(instrs, *zero) => continue,
+                Instr::Select(condition, x, zero) if is_zero(instrs, *zero) => {
+                    let Some(Instr::Binary(BinaryOp::Greater, operand, _)) = instrs.get(condition.0 as usize) else { return None };
+                    if Some(*x) != value || uses.last[x.0 as usize] != at {
+                        return None;
+                    }
+                    let from = chain.operand(instrs.get(operand.0 as usize)?, shape, operands)?;
+                    chain.links.push((Change::WherePositive, from));
+                    value = Some(Reg(at as u32));
+                    continue;
+                }
                 Instr::Binary(op, x, y) => (*op, *x, *y),
                 _ => return None,
             };
@@ -138,6 +152,7 @@ impl Chain {
         (value == Some(*output) && (1..=MOST).contains(&chain.links.len())).then_some(chain)
     }
 
+    /// Where the operand of a link comes from.
     fn operand(&mut self, instr: &Instr, shape: &[u64], operands: &[Vec<u64>]) -> Option<From> {
         match *instr {
             Instr::Const(Scalar::F32(number)) => {
@@ -180,6 +195,11 @@ impl Chain {
     }
 }
 
+/// Whether a register is the number 0, with the sign of +0.
+fn is_zero(instrs: &[Instr], reg: Reg) -> bool {
+    matches!(instrs.get(reg.0 as usize), Some(Instr::Const(Scalar::F32(number))) if number.to_bits() == 0)
+}
+
 /// Changes the registers `$sums[row][vector]` by `$changes`: the first `$rows` rows, which are `$row` elements apart in the result. The
 /// last vector has `$last` elements.
 macro_rules! change {
@@ -207,6 +227,7 @@ macro_rules! change {
                 $crate::expr::Change::Multiply => each!(x, y, x.mul(y)),
                 $crate::expr::Change::AtLeast => each!(x, y, y.max(x)),
                 $crate::expr::Change::AtMost => each!(x, y, y.min(x)),
+                $crate::expr::Change::WherePositive => each!(x, y, x.where_positive(y)),
             }
         }
     };
@@ -255,6 +276,38 @@ mod tests {
         };
         assert_eq!(of(0, 1), Some(vec![(Change::Subtract, From::Columns(1))]));
         assert_eq!(of(1, 0), Some(vec![(Change::SubtractFrom, From::Columns(1))]));
+    }
+
+    /// The gradient of a Relu: the features choose.
+    #[test]
+    fn an_operand_above_0_lets_the_value_pass() {
+        let passed = |compared: f64, otherwise: f64, swapped: bool| {
+            chain_of(&[&[3, 4], &[3, 4]], move |builder, inputs| {
+                let sum = builder.binary(BinaryOp::Add, inputs[0], inputs[1]).unwrap();
+                let compared = builder.number(DataType::Float, compared).unwrap();
+                let otherwise = builder.number(DataType::Float, otherwise).unwrap();
+                let [x, y] = if swapped { [compared, inputs[2]] } else { [inputs[2], compared] };
+                let passes = builder.binary(BinaryOp::Greater, x, y).unwrap();
+                vec![builder.select(passes, sum, otherwise).unwrap()]
+            })
+        };
+        let expected = vec![(Change::Add, From::Elements(1)), (Change::WherePositive, From::Elements(2))];
+        assert_eq!(passed(0.0, 0.0, false), Some(expected));
+        assert_eq!((passed(1.0, 0.0, false), passed(0.0, 1.0, false), passed(0.0, 0.0, true)), (None, None, None));
+        assert_eq!((passed(-0.0, 0.0, false), passed(0.0, -0.0, false)), (None, None));
+        // The value chooses.
+        let of_value = |builder: &mut ExprBuilder, inputs: &[Reg]| {
+            let zero = builder.number(DataType::Float, 0.0).unwrap();
+            let passes = builder.binary(BinaryOp::Greater, inputs[0], zero).unwrap();
+            vec![builder.select(passes, inputs[1], zero).unwrap()]
+        };
+        assert_eq!(chain_of(&[&[3, 4]], of_value), None);
+        let of_itself = |builder: &mut ExprBuilder, inputs: &[Reg]| {
+            let zero = builder.number(DataType::Float, 0.0).unwrap();
+            let passes = builder.binary(BinaryOp::Greater, inputs[0], zero).unwrap();
+            vec![builder.select(passes, inputs[0], zero).unwrap()]
+        };
+        assert_eq!(chain_of(&[], of_itself), None);
     }
 
     #[test]

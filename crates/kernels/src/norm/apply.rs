@@ -5,7 +5,8 @@ use std::ops::Range;
 use plimsoll_device::{Args, CpuKernel, Fault};
 
 use super::coefficients::{Lines, Statistics};
-use super::isa::{self, OverBlock, OverLanes, load, store, walk};
+use super::counted::{Counted, Every, Normal};
+use super::isa::{self, OverBlock, OverLanes, load, registers, store, walk};
 use super::parts::Parts;
 use crate::cut::Cut;
 use crate::expr::{Chain, Changes, Link, Links, change};
@@ -21,7 +22,10 @@ pub(super) enum Apply {
         reserve_3: bool,
     },
     /// The gradients.
-    Gradient,
+    Gradient {
+        /// Whether dy counts only where y is above 0.
+        relu: bool,
+    },
 }
 
 /// What happens to results before they are written.
@@ -58,7 +62,7 @@ impl CpuKernel for Kernel {
             let lines = Lines::new(args.worker.cast::<f32>(), self.channels());
             match self.apply {
                 Apply::Forward { reserve_3 } => self.forward(chunks, args, lines, reserve_3),
-                Apply::Gradient => self.gradient(chunks, args, lines),
+                Apply::Gradient { relu } => self.gradient(chunks, args, lines, relu),
             }
         }
         Ok(())
@@ -143,14 +147,14 @@ impl Kernel {
         }
     }
 
-    unsafe fn gradient(&self, chunks: Range<u32>, args: &Args<'_>, mut lines: Lines<'_>) {
-        let channels = self.channels();
+    unsafe fn gradient(&self, chunks: Range<u32>, args: &Args<'_>, mut lines: Lines<'_>, relu: bool) {
+        let (channels, results) = (self.channels(), if relu { 7 } else { 6 });
         // SAFETY: as in `forward`.
         unsafe {
             lines.sums(args.input(0, 2 * channels * self.parts.count()));
             let (scale, variance) = (args.input::<f32>(3, channels), args.input::<f32>(5, channels));
             if chunks.start == 0 {
-                let [by_scale, by_offset] = [7, 8].map(|index| args.output::<f32>(index, 0..channels));
+                let [by_scale, by_offset] = [1, 2].map(|index| args.output::<f32>(results + index, 0..channels));
                 by_offset.copy_from_slice(lines.0[0]);
                 for channel in 0..channels {
                     by_scale[channel] = lines.0[1][channel] / (variance[channel] + self.spec.epsilon).sqrt();
@@ -160,7 +164,7 @@ impl Kernel {
             let walk = Gradient {
                 dy: args.pointers[1].cast::<f32>().cast_const(),
                 x: args.pointers[2].cast::<f32>().cast_const(),
-                dx: args.pointers[6].cast(),
+                dx: args.pointers[results].cast(),
                 mean: args.pointers[4].cast::<f32>().cast_const(),
                 taken: lines.0[1].as_ptr(),
                 factor: lines.0[2].as_ptr(),
@@ -169,7 +173,11 @@ impl Kernel {
                 rows: self.cut.units(chunks),
             };
             match self.statistics {
-                Statistics::Batch => isa::run(self.isa, walk),
+                Statistics::Batch if relu => {
+                    let y = Normal { factor: walk.factor, offset: args.pointers[6].cast::<f32>().cast_const() };
+                    isa::run(self.isa, Centred { walk, y });
+                }
+                Statistics::Batch => isa::run(self.isa, Centred { walk, y: Every }),
                 Statistics::Given => isa::run(self.isa, Scaled(walk)),
             }
         }
@@ -233,19 +241,6 @@ impl OverBlock for Forward<'_> {
     }
 }
 
-/// `W` registers of channels, as [`load`].
-#[inline(always)]
-unsafe fn registers<L: Lanes, const W: usize, const TAIL: bool>(from: *const f32, count: usize) -> [L; W] {
-    // SAFETY: the caller's promise.
-    unsafe {
-        let mut made = [L::zero(); W];
-        for (w, register) in made.iter_mut().enumerate() {
-            *register = load::<L, TAIL>(from.add(w * L::COUNT), count);
-        }
-        made
-    }
-}
-
 /// As [`Forward`]; `dx` may lie where `dy` or `x` does.
 struct Gradient {
     dy: *const f32,
@@ -259,29 +254,37 @@ struct Gradient {
     rows: Range<usize>,
 }
 
-impl OverLanes for Gradient {
+/// The gradient where statistics are the batch's.
+struct Centred<Y> {
+    walk: Gradient,
+    /// Which elements of dy count.
+    y: Y,
+}
+
+impl<Y: Counted> OverLanes for Centred<Y> {
     #[inline(always)]
     unsafe fn run<L: Lanes>(self) {
         // SAFETY: as of `Forward`.
-        unsafe { walk::<L, Gradient>(self.rows.clone(), BLOCK, 0..self.channels, &self) }
+        unsafe { walk::<L, Centred<Y>>(self.walk.rows.clone(), BLOCK, 0..self.walk.channels, &self) }
     }
 }
 
-impl OverBlock for Gradient {
+impl<Y: Counted> OverBlock for Centred<Y> {
     #[inline(always)]
     unsafe fn block<L: Lanes, const W: usize, const TAIL: bool>(&self, rows: &Range<usize>, channel: usize, count: usize) {
-        let (dy, x, dx, width) = (self.dy, self.x, self.dx, self.channels);
+        let Gradient { dy, x, dx, channels: width, .. } = self.walk;
         // SAFETY: the caller's promise.
         unsafe {
-            let means = registers::<L, W, TAIL>(self.mean.add(channel), count);
-            let taken = registers::<L, W, TAIL>(self.taken.add(channel), count);
-            let factors = registers::<L, W, TAIL>(self.factor.add(channel), count);
-            let slopes = registers::<L, W, TAIL>(self.slope.add(channel), count);
+            let means = registers::<L, W, TAIL>(self.walk.mean.add(channel), count);
+            let taken = registers::<L, W, TAIL>(self.walk.taken.add(channel), count);
+            let factors = registers::<L, W, TAIL>(self.walk.factor.add(channel), count);
+            let slopes = registers::<L, W, TAIL>(self.walk.slope.add(channel), count);
+            let y = self.y.of::<L, W, TAIL>(channel, count);
             for row in rows.clone() {
                 for w in 0..W {
                     let at = row * width + channel + w * L::COUNT;
-                    let direct = load::<L, TAIL>(dy.add(at), count).sub(taken[w]);
                     let difference = load::<L, TAIL>(x.add(at), count).sub(means[w]);
+                    let direct = Y::counted(load::<L, TAIL>(dy.add(at), count), difference, y[w]).sub(taken[w]);
                     let changed = direct.sub(difference.mul(slopes[w])).mul(factors[w]);
                     store::<L, TAIL>(changed, dx.add(at), count);
                 }

@@ -15,6 +15,11 @@ pub(super) enum Statistics {
     Given,
 }
 
+/// The factor of differences from the mean.
+pub(super) fn factor_of(scale: f32, variance: f32, epsilon: f32) -> f32 {
+    scale / (variance + epsilon).sqrt()
+}
+
 /// The four lines, of a number for each channel.
 pub(super) struct Lines<'a>(pub(super) [&'a mut [f32]; LINES]);
 
@@ -66,7 +71,7 @@ impl<'a> Lines<'a> {
     pub(super) fn factors_of_moments(&mut self, spec: &BatchNormSpec, scale: &[f32]) {
         let [_, squares, factors, _] = &mut self.0;
         for channel in 0..factors.len() {
-            factors[channel] = scale[channel] / (squares[channel] / spec.rows as f32 + spec.epsilon).sqrt();
+            factors[channel] = factor_of(scale[channel], squares[channel] / spec.rows as f32, spec.epsilon);
         }
     }
 
@@ -75,7 +80,7 @@ impl<'a> Lines<'a> {
         let [means, _, factors, _] = &mut self.0;
         means.copy_from_slice(mean);
         for channel in 0..factors.len() {
-            factors[channel] = scale[channel] / (variance[channel] + spec.epsilon).sqrt();
+            factors[channel] = factor_of(scale[channel], variance[channel], spec.epsilon);
         }
     }
 
@@ -85,10 +90,9 @@ impl<'a> Lines<'a> {
         let [sums, products, factors, slopes] = &mut self.0;
         let share = 1.0 / spec.rows as f32;
         for channel in 0..factors.len() {
-            let spread = variance[channel] + spec.epsilon;
-            factors[channel] = scale[channel] / spread.sqrt();
+            factors[channel] = factor_of(scale[channel], variance[channel], spec.epsilon);
             if statistics == Statistics::Batch {
-                slopes[channel] = products[channel] * share / spread;
+                slopes[channel] = products[channel] * share / (variance[channel] + spec.epsilon);
                 products[channel] = sums[channel] * share;
             }
         }

@@ -56,6 +56,19 @@ pub(super) unsafe fn store<L: Lanes, const TAIL: bool>(value: L, to: *mut f32, c
     unsafe { if TAIL { value.store_first(to, count) } else { value.store(to) } }
 }
 
+/// `W` registers of channels, as [`load`].
+#[inline(always)]
+pub(super) unsafe fn registers<L: Lanes, const W: usize, const TAIL: bool>(from: *const f32, count: usize) -> [L; W] {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let mut made = [L::zero(); W];
+        for (w, register) in made.iter_mut().enumerate() {
+            *register = load::<L, TAIL>(from.add(w * L::COUNT), count);
+        }
+        made
+    }
+}
+
 /// Registers of channels side by side, so that sums do not wait for each other.
 const WIDE: usize = 4;
 

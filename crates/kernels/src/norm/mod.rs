@@ -5,6 +5,7 @@
 
 mod apply;
 mod coefficients;
+mod counted;
 mod isa;
 mod parts;
 #[cfg(test)]
@@ -64,21 +65,26 @@ pub(crate) fn batch_norm_inference_on(isa: Isa, spec: BatchNormSpec, reserve_3: 
 }
 
 /// The first kernel of the gradient: of each part and channel the sum of dy, and that of dy times the difference of x from the
-/// mean. Arguments: dy, x, mean, [`between`].
+/// mean. Arguments: dy, x, mean, [`between`]. With `relu` dy counts where y is above 0, and is 0 elsewhere; arguments: dy, x, scale, mean,
+/// variance, offset, [`between`]. There y has the bits that [`batch_norm_on`] gives it.
 ///
 /// # Errors
 /// As [`moments_on`].
-pub(crate) fn grad_sums_on(isa: Isa, spec: BatchNormSpec) -> Result<Prepared> {
-    gather(isa, spec, Gather::Gradients)
+pub(crate) fn grad_sums_on(isa: Isa, spec: BatchNormSpec, relu: bool) -> Result<Prepared> {
+    gather(isa, spec, if relu { Gather::OfPositive } else { Gather::Gradients })
 }
 
-/// The second kernel of the gradient. Arguments: the buffer in between, dy, x, scale, mean, variance; gradients by x, scale and
-/// offset, and two tensors without elements. `training` says that mean and variance are x's own, else they are constants.
+/// The second kernel of the gradient. Arguments: the buffer in between, dy, x, scale, mean, variance, with `relu` the offset; gradients by
+/// x, scale and offset, and two tensors without elements. `training` says that mean and variance are x's own, else they are constants.
+/// With `relu` dy is as for [`grad_sums_on`].
 ///
 /// # Errors
-/// As [`moments_on`].
-pub(crate) fn batch_norm_grad_on(isa: Isa, spec: BatchNormSpec, training: bool) -> Result<Prepared> {
-    grad_on(isa, spec, if training { Statistics::Batch } else { Statistics::Given })
+/// As [`moments_on`]; UNIMPLEMENTED for `relu` where statistics are constants.
+pub(crate) fn batch_norm_grad_on(isa: Isa, spec: BatchNormSpec, training: bool, relu: bool) -> Result<Prepared> {
+    if relu && !training {
+        return Err(Error::unimplemented("the gradient of a batch normalization by given statistics and a relu"));
+    }
+    grad_on(isa, spec, if training { Statistics::Batch } else { Statistics::Given }, relu)
 }
 
 fn gather(isa: Isa, spec: BatchNormSpec, gather: Gather) -> Result<Prepared> {
@@ -88,14 +94,17 @@ fn gather(isa: Isa, spec: BatchNormSpec, gather: Gather) -> Result<Prepared> {
     let (flops, read) = match gather {
         Gather::Moments => (4.0, 1.0),
         Gather::Gradients => (4.0, 2.0),
+        Gather::OfPositive => (7.0, 2.0),
     };
+    // A factor of each channel.
+    let per_worker = if gather == Gather::OfPositive { elements(&[4, spec.channels])? as u64 } else { 0 };
     Ok(Prepared {
         chunks: parts.pieces(),
         scratch: 0,
-        per_worker: 0,
+        per_worker,
         cost: Cost { flops: flops * total, bytes: 4.0 * read * total },
         in_place: Vec::new(),
-        kernel: Arc::new(parts::Kernel { gather, parts, isa }),
+        kernel: Arc::new(parts::Kernel { gather, parts, epsilon: spec.epsilon, isa }),
     })
 }
 
@@ -124,8 +133,8 @@ fn behind(spec: &BatchNormSpec, Epilogue { expr, operands }: &Epilogue) -> Resul
     Ok(Behind { chain, operands: operands.len() })
 }
 
-fn grad_on(isa: Isa, spec: BatchNormSpec, statistics: Statistics) -> Result<Prepared> {
-    apply(isa, spec, statistics, (Apply::Gradient, None), vec![(1, 0), (2, 0)])
+fn grad_on(isa: Isa, spec: BatchNormSpec, statistics: Statistics, relu: bool) -> Result<Prepared> {
+    apply(isa, spec, statistics, (Apply::Gradient { relu }, None), vec![(1, 0), (2, 0)])
 }
 
 fn apply(
@@ -136,7 +145,7 @@ fn apply(
     in_place: Vec<(usize, usize)>,
 ) -> Result<Prepared> {
     let total = require(&spec)? as f64;
-    let read = if apply == Apply::Gradient && statistics == Statistics::Batch { 2.0 } else { 1.0 };
+    let read = if matches!(apply, Apply::Gradient { .. }) && statistics == Statistics::Batch { 2.0 } else { 1.0 };
     // Each piece puts the parts together for itself: it should have more rows than there are parts.
     let rows = if spec.channels == 0 { 0 } else { spec.rows as usize };
     let cut = Cut::at_most(parts::MOST, rows, spec.channels.saturating_mul(8).min(parts::MOST_ROW_BYTES), 1);

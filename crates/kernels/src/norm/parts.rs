@@ -4,7 +4,9 @@ use std::ops::Range;
 
 use plimsoll_device::{Args, CpuKernel, Fault};
 
-use super::isa::{self, OverBlock, OverLanes, load, store, walk};
+use super::coefficients::factor_of;
+use super::counted::{Counted, Every, Normal};
+use super::isa::{self, OverBlock, OverLanes, load, registers, store, walk};
 use crate::cut::Cut;
 use crate::simd::{Isa, Lanes};
 use plimsoll_request::norm::BatchNormSpec;
@@ -15,6 +17,8 @@ pub(super) const MOST: usize = 32;
 pub(super) const MOST_ROW_BYTES: u64 = 1 << 10;
 /// Rows that are read together: of four registers of channels they fit the nearest cache.
 const BLOCK: usize = 64;
+/// Blocks of one register of channels that are summed at once, so that sums do not wait for each other.
+const AT_ONCE: usize = 4;
 /// Channels are shared between pieces in units of so many.
 const STRIP: usize = 64;
 
@@ -64,12 +68,15 @@ pub(super) enum Gather {
     Moments,
     /// Sums of dy, and of dy times the difference of x from a given mean.
     Gradients,
+    /// The same, of dy where y is above 0.
+    OfPositive,
 }
 
 #[derive(Debug)]
 pub(super) struct Kernel {
     pub(super) gather: Gather,
     pub(super) parts: Parts,
+    pub(super) epsilon: f32,
     pub(super) isa: Isa,
 }
 
@@ -79,25 +86,38 @@ impl CpuKernel for Kernel {
             let strips = self.parts.strips.pieces();
             let (part, channels) = ((chunk / strips) as usize, self.parts.strip(chunk % strips));
             let pointer = |index: usize| args.pointers[index].cast::<f32>();
-            let x = pointer(usize::from(self.gather == Gather::Gradients)).cast_const();
-            let to = pointer(if self.gather == Gather::Gradients { 3 } else { 1 });
-            let width = self.parts.channels;
+            let (x, mean, to) = match self.gather {
+                Gather::Moments => (0, 0, 1),
+                Gather::Gradients => (1, 2, 3),
+                Gather::OfPositive => (1, 3, 6),
+            };
+            let (width, to) = (self.parts.channels, pointer(to));
             let piece = Piece {
                 dy: pointer(0).cast_const(),
-                x,
-                mean: if self.gather == Gather::Gradients { pointer(2).cast_const() } else { x },
+                x: pointer(x).cast_const(),
+                mean: pointer(mean).cast_const(),
                 first: to.wrapping_add(2 * part * width),
                 second: to.wrapping_add((2 * part + 1) * width),
                 rows: self.parts.rows(part),
                 channels,
                 width,
             };
-            // SAFETY: the instruction set was asked for when the kernel was prepared. The arguments are the caller's promise. A
-            // part's results for a strip are written by this piece only.
+            // SAFETY: the instruction set was asked for when the kernel was prepared. The arguments are the caller's promise, and the scratch
+            // is this worker's. A part's results for a strip are written by this piece only.
             unsafe {
                 match self.gather {
                     Gather::Moments => isa::run(self.isa, Moments(piece)),
-                    Gather::Gradients => isa::run(self.isa, Gradients(piece)),
+                    Gather::Gradients => isa::run(self.isa, Gradients { piece, y: Every }),
+                    Gather::OfPositive => {
+                        let scale = args.input::<f32>(2, width);
+                        let variance = args.input::<f32>(4, width);
+                        let factor = args.worker.cast::<f32>();
+                        for channel in piece.channels.clone() {
+                            factor.add(channel).write(factor_of(scale[channel], variance[channel], self.epsilon));
+                        }
+                        let y = Normal { factor: factor.cast_const(), offset: pointer(5).cast_const() };
+                        isa::run(self.isa, Gradients { piece, y });
+                    }
                 }
             }
         }
@@ -140,7 +160,7 @@ impl OverLanes for Moments {
         // SAFETY: the channels of the strip are there, as are the rows of the part; the rest is the caller's promise.
         unsafe {
             self.0.clear();
-            walk::<L, Moments>(rows, BLOCK, channels, &self);
+            walk::<L, Moments>(rows, AT_ONCE * BLOCK, channels, &self);
         }
     }
 }
@@ -148,74 +168,110 @@ impl OverLanes for Moments {
 impl OverBlock for Moments {
     #[inline(always)]
     unsafe fn block<L: Lanes, const W: usize, const TAIL: bool>(&self, rows: &Range<usize>, channel: usize, count: usize) {
-        let piece = &self.0;
-        // SAFETY: the caller's promise.
-        unsafe {
-            let mut sums = [L::zero(); W];
-            for row in rows.clone() {
-                let from = piece.x.add(row * piece.width + channel);
-                for (w, sum) in sums.iter_mut().enumerate() {
-                    *sum = sum.add(load::<L, TAIL>(from.add(w * L::COUNT), count));
+        let mut start = rows.start;
+        while start < rows.end {
+            let left = rows.end - start;
+            // SAFETY: the caller's promise.
+            unsafe {
+                if W == 1 && left >= AT_ONCE * BLOCK {
+                    self.blocks::<L, W, AT_ONCE, TAIL>(start, BLOCK, channel, count);
+                    start += AT_ONCE * BLOCK;
+                } else {
+                    self.blocks::<L, W, 1, TAIL>(start, left.min(BLOCK), channel, count);
+                    start += left.min(BLOCK);
                 }
             }
-            let share = L::splat(1.0 / rows.len() as f32);
-            let mut means = [L::zero(); W];
-            for w in 0..W {
-                means[w] = sums[w].mul(share);
+        }
+    }
+}
+
+impl Moments {
+    /// The moments of `G` blocks of so many rows, which are added to those of the rows before in their order.
+    ///
+    /// # Safety
+    /// As [`OverBlock::block`].
+    #[inline(always)]
+    unsafe fn blocks<L: Lanes, const W: usize, const G: usize, const TAIL: bool>(
+        &self,
+        start: usize,
+        length: usize,
+        channel: usize,
+        count: usize,
+    ) {
+        let piece = &self.0;
+        let at = |block: usize, row: usize| piece.x.wrapping_add((start + block * length + row) * piece.width + channel);
+        // SAFETY: the caller's promise.
+        unsafe {
+            let mut means = [[L::zero(); W]; G];
+            for row in 0..length {
+                for (block, sums) in means.iter_mut().enumerate() {
+                    for (w, sum) in sums.iter_mut().enumerate() {
+                        *sum = sum.add(load::<L, TAIL>(at(block, row).add(w * L::COUNT), count));
+                    }
+                }
             }
-            let mut squares = [L::zero(); W];
-            for row in rows.clone() {
-                let from = piece.x.add(row * piece.width + channel);
-                for w in 0..W {
-                    let difference = load::<L, TAIL>(from.add(w * L::COUNT), count).sub(means[w]);
-                    squares[w] = difference.madd(difference, squares[w]);
+            let share = L::splat(1.0 / length as f32);
+            for mean in means.as_flattened_mut() {
+                *mean = mean.mul(share);
+            }
+            let mut squares = [[L::zero(); W]; G];
+            for row in 0..length {
+                for (block, (means, squares)) in means.iter().zip(&mut squares).enumerate() {
+                    for (w, (mean, square)) in means.iter().zip(squares).enumerate() {
+                        let difference = load::<L, TAIL>(at(block, row).add(w * L::COUNT), count).sub(*mean);
+                        *square = difference.madd(difference, *square);
+                    }
                 }
             }
             // With the rows before: Chan, Golub and LeVeque's update.
-            let (before, new) = ((rows.start - piece.rows.start) as f32, rows.len() as f32);
-            let (weight, spread) = (L::splat(new / (before + new)), L::splat(before * new / (before + new)));
-            for w in 0..W {
-                let (first, second) = (piece.first.add(channel + w * L::COUNT), piece.second.add(channel + w * L::COUNT));
-                let mean = load::<L, TAIL>(first, count);
-                let difference = means[w].sub(mean);
-                let both = load::<L, TAIL>(second, count).add(squares[w]);
-                store::<L, TAIL>(difference.madd(weight, mean), first, count);
-                store::<L, TAIL>(difference.mul(difference).madd(spread, both), second, count);
+            for (block, (means, squares)) in means.iter().zip(&squares).enumerate() {
+                let (before, new) = ((start + block * length - piece.rows.start) as f32, length as f32);
+                let (weight, spread) = (L::splat(new / (before + new)), L::splat(before * new / (before + new)));
+                for w in 0..W {
+                    let (first, second) = (piece.first.add(channel + w * L::COUNT), piece.second.add(channel + w * L::COUNT));
+                    let mean = load::<L, TAIL>(first, count);
+                    let difference = means[w].sub(mean);
+                    let both = load::<L, TAIL>(second, count).add(squares[w]);
+                    store::<L, TAIL>(difference.madd(weight, mean), first, count);
+                    store::<L, TAIL>(difference.mul(difference).madd(spread, both), second, count);
+                }
             }
         }
     }
 }
 
-struct Gradients(Piece);
+struct Gradients<Y> {
+    piece: Piece,
+    /// Which elements of dy count.
+    y: Y,
+}
 
-impl OverLanes for Gradients {
+impl<Y: Counted> OverLanes for Gradients<Y> {
     #[inline(always)]
     unsafe fn run<L: Lanes>(self) {
-        let (rows, channels) = (self.0.rows.clone(), self.0.channels.clone());
+        let (rows, channels) = (self.piece.rows.clone(), self.piece.channels.clone());
         // SAFETY: the channels of the strip are there, as are the rows of the part; the rest is the caller's promise.
         unsafe {
-            self.0.clear();
-            walk::<L, Gradients>(rows, BLOCK, channels, &self);
+            self.piece.clear();
+            walk::<L, Gradients<Y>>(rows, BLOCK, channels, &self);
         }
     }
 }
 
-impl OverBlock for Gradients {
+impl<Y: Counted> OverBlock for Gradients<Y> {
     #[inline(always)]
     unsafe fn block<L: Lanes, const W: usize, const TAIL: bool>(&self, rows: &Range<usize>, channel: usize, count: usize) {
-        let piece = &self.0;
+        let piece = &self.piece;
         // SAFETY: the caller's promise.
         unsafe {
-            let mut means = [L::zero(); W];
-            for (w, mean) in means.iter_mut().enumerate() {
-                *mean = load::<L, TAIL>(piece.mean.add(channel + w * L::COUNT), count);
-            }
+            let means = registers::<L, W, TAIL>(piece.mean.add(channel), count);
+            let y = self.y.of::<L, W, TAIL>(channel, count);
             let (mut sums, mut products) = ([L::zero(); W], [L::zero(); W]);
             for row in rows.clone() {
                 let at = row * piece.width + channel;
                 for w in 0..W {
-                    let dy = load::<L, TAIL>(piece.dy.add(at + w * L::COUNT), count);
                     let difference = load::<L, TAIL>(piece.x.add(at + w * L::COUNT), count).sub(means[w]);
+                    let dy = Y::counted(load::<L, TAIL>(piece.dy.add(at + w * L::COUNT), count), difference, y[w]);
                     sums[w] = sums[w].add(dy);
                     products[w] = dy.madd(difference, products[w]);
                 }

@@ -133,8 +133,8 @@ fn check(spec: BatchNormSpec, seed: u64, mean: f32) -> Checked {
         prop_assert!(y_given[3..5].iter().flatten().all(|value| *value == 0.0));
 
         for (statistics, mean, variance) in [(Statistics::Batch, &y[3], &y[4]), (Statistics::Given, &old_mean, &old_variance)] {
-            let sums = run(&grad_sums_on(isa, spec).unwrap(), &[&dy, &x, mean], &[between])?.remove(0);
-            let second = grad_on(isa, spec, statistics).unwrap();
+            let sums = run(&grad_sums_on(isa, spec, false).unwrap(), &[&dy, &x, mean], &[between])?.remove(0);
+            let second = grad_on(isa, spec, statistics, false).unwrap();
             let got = run(&second, &[&sums, &dy, &x, &scale, mean, variance], &[total, channels, channels, 0, 0])?;
             let root = |c: usize| (at(variance, c) + epsilon).sqrt();
             let by_offset: Vec<f64> = (0..channels).map(|c| column(&dy, channels, c).sum()).collect();
@@ -152,6 +152,18 @@ fn check(spec: BatchNormSpec, seed: u64, mean: f32) -> Checked {
             close(&what("by scale"), &got[1], by_scale.iter().copied(), size * rounded)?;
             close(&what("by offset"), &got[2], by_offset.iter().copied(), size)?;
         }
+
+        // With a Relu: the bits of what a ReluGrad before it makes of dy.
+        let lengths = [total, channels, channels, 0, 0];
+        let gradients = |dy: &[f32], relu: bool| {
+            let offset: &[&[f32]] = if relu { &[&offset] } else { &[] };
+            let inputs = if relu { vec![dy, &x, &scale, &y[3], &y[4], offset[0]] } else { vec![dy, &x, &y[3]] };
+            let sums = run(&grad_sums_on(isa, spec, relu).unwrap(), &inputs, &[between])?.remove(0);
+            let inputs = [&[&sums[..], dy, &x, &scale, &y[3], &y[4]][..], offset].concat();
+            run(&batch_norm_grad_on(isa, spec, true, relu).unwrap(), &inputs, &lengths)
+        };
+        let passed: Vec<f32> = dy.iter().zip(&y[0]).map(|(dy, y)| if *y > 0.0 { *dy } else { 0.0 }).collect();
+        prop_assert!(same(&gradients(&dy, true)?, &gradients(&passed, false)?), "{}", what("with a relu"));
     }
     Ok(())
 }
@@ -194,6 +206,26 @@ fn other_epilogues_are_refused() {
     assert_eq!(error.code(), plimsoll_base::Code::Unimplemented);
 }
 
+/// An element of dy counts by y as it was: NaN is not above 0, and lets nothing pass.
+#[test]
+fn nothing_passes_where_a_result_is_nan() {
+    let spec = BatchNormSpec { data_type: DataType::Float, rows: 3, channels: 17, epsilon: 0.01, exponential_avg_factor: 1.0 };
+    let (dy, x) = (vec![f32::NAN; 51], vec![1.0; 51]);
+    let (scale, mean, variance) = (vec![1.0; 17], vec![f32::NAN; 17], vec![1.0; 17]);
+    for isa in Isa::available() {
+        let sums = grad_sums_on(isa, spec, true).unwrap();
+        let got = run(&sums, &[&dy, &x, &scale, &mean, &variance, &scale], &[2 * 17]).unwrap().remove(0);
+        assert_eq!(got[..17], [0.0; 17], "{isa:?}");
+    }
+}
+
+#[test]
+fn given_statistics_and_a_relu_are_refused() {
+    let spec = BatchNormSpec { data_type: DataType::Float, rows: 9, channels: 5, epsilon: 0.01, exponential_avg_factor: 1.0 };
+    let error = batch_norm_grad_on(Isa::best(), spec, false, true).unwrap_err();
+    assert_eq!(error.code(), plimsoll_base::Code::Unimplemented);
+}
+
 #[test]
 fn sizes_beyond_memory_are_refused() {
     for (rows, channels) in [(u64::MAX, 1), (1, u64::MAX), (1 << 40, 1 << 40), (0, u64::MAX)] {
@@ -201,8 +233,10 @@ fn sizes_beyond_memory_are_refused() {
         for prepared in [
             moments_on(Isa::best(), spec),
             batch_norm_on(Isa::best(), spec, true, None),
-            grad_sums_on(Isa::best(), spec),
-            batch_norm_grad_on(Isa::best(), spec, true),
+            grad_sums_on(Isa::best(), spec, false),
+            grad_sums_on(Isa::best(), spec, true),
+            batch_norm_grad_on(Isa::best(), spec, true, false),
+            batch_norm_grad_on(Isa::best(), spec, true, true),
         ] {
             assert!(prepared.is_err(), "{spec:?}");
         }

@@ -37,6 +37,8 @@ pub trait Lanes: Copy {
     unsafe fn max(self, other: Self) -> Self;
     /// `self` where it is less, else `other`.
     unsafe fn min(self, other: Self) -> Self;
+    /// `self` where `other` is above 0, else 0: so 0 where `other` is NaN.
+    unsafe fn where_positive(self, other: Self) -> Self;
 
     /// `COUNT` numbers of two bytes, widened.
     #[inline(always)]
@@ -146,6 +148,11 @@ impl Lanes for Four {
         let of = |at: usize| if self.0[at] < other.0[at] { self.0[at] } else { other.0[at] };
         Four([of(0), of(1), of(2), of(3)])
     }
+    #[inline(always)]
+    unsafe fn where_positive(self, other: Four) -> Four {
+        let of = |at: usize| if other.0[at] > 0.0 { self.0[at] } else { 0.0 };
+        Four([of(0), of(1), of(2), of(3)])
+    }
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -241,6 +248,11 @@ mod x86 {
         unsafe fn min(self, other: __m256) -> __m256 {
             // SAFETY: as above. Where neither is less, the instruction gives the second.
             unsafe { _mm256_min_ps(self, other) }
+        }
+        #[inline(always)]
+        unsafe fn where_positive(self, other: __m256) -> __m256 {
+            // SAFETY: as above.
+            unsafe { _mm256_and_ps(self, _mm256_cmp_ps::<_CMP_GT_OQ>(other, _mm256_setzero_ps())) }
         }
         #[inline(always)]
         unsafe fn transpose(from: *const f32, from_row: usize, rows: usize, columns: usize, to: *mut f32, to_row: usize) {
@@ -363,6 +375,11 @@ mod x86 {
         unsafe fn min(self, other: __m512) -> __m512 {
             // SAFETY: as above. Where neither is less, the instruction gives the second.
             unsafe { _mm512_min_ps(self, other) }
+        }
+        #[inline(always)]
+        unsafe fn where_positive(self, other: __m512) -> __m512 {
+            // SAFETY: as above.
+            unsafe { _mm512_maskz_mov_ps(_mm512_cmp_ps_mask::<_CMP_GT_OQ>(other, _mm512_setzero_ps()), self) }
         }
         #[inline(always)]
         unsafe fn transpose(from: *const f32, from_row: usize, rows: usize, columns: usize, to: *mut f32, to_row: usize) {

@@ -28,6 +28,18 @@ pub trait Vectorised {
     fn run<const FMA: bool>(self) -> Self::Output;
 }
 
+/// Asks for the line of an address to be brought to the second cache, where the processor can. The address need not be one.
+#[inline(always)]
+pub fn fetch_ahead(address: *const f32) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: nothing is read: an address without memory is left alone. Every processor of the architecture has the instruction.
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T1 }>(address.cast::<i8>());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = address;
+}
+
 impl Isa {
     /// The largest set that this processor has.
     pub fn best() -> Isa {

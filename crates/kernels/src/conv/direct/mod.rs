@@ -179,6 +179,8 @@ pub(super) fn backprop_input<E: InFloats>(isa: Isa, spec: &ConvSpec, epilogue: O
 /// Operations that a piece should have, and how many pieces help no number of threads that we expect.
 const PIECE: f64 = 8e6;
 const MOST_PIECES: f64 = 32.0;
+/// Bytes that a piece should move, if it computes little for them.
+const PIECE_BYTES: f64 = 1e6;
 /// A piece that copies the filter should have so many positions.
 const POSITIONS: usize = 256;
 /// Bytes that stay in the second cache beside their operands.
@@ -205,7 +207,9 @@ fn prepare<E: InFloats>(
     let planes = batch.checked_mul(out[0]).ok_or_else(|| Error::invalid_argument("a convolution with too many planes"))?;
     let (plane, positions) = ((cost.flops / (planes.max(1) as f64)).max(1.0), (out[1] * out[2]).max(1));
     let target = PIECE.max(cost.flops / MOST_PIECES);
-    let (mut piece_planes, mut piece_rows) = ((target / plane).ceil().min(planes.max(1) as f64) as usize, out[1].max(1));
+    let by_bytes = PIECE_BYTES.max(cost.bytes / MOST_PIECES) * planes as f64 / cost.bytes.max(1.0);
+    let (mut piece_planes, mut piece_rows) =
+        ((target / plane).min(by_bytes).ceil().clamp(1.0, planes.max(1) as f64) as usize, out[1].max(1));
     if rows != Rows::There {
         piece_planes = piece_planes.max(POSITIONS.div_ceil(positions));
     }

@@ -4,18 +4,22 @@ use super::*;
 use crate::conv::winograd::winograd;
 use crate::expr::{Chain, elementwise_on};
 
-/// `min(max(other - (conv * scale + bias), -0.75), 1.5)`, where `other` is as large as the result.
+/// `min(max(other - (conv * scale + bias), -0.75), 1.5)` where `features` is above 0, else 0. `other` and `features` are as large as the result.
 fn chain(shape: &[u64]) -> Epilogue {
     let mut builder = ExprBuilder::new();
-    let [conv, scale, bias, other] = [0; 4].map(|_| builder.input(DataType::Float).unwrap());
+    let [conv, scale, bias, other, features] = [0; 5].map(|_| builder.input(DataType::Float).unwrap());
     let scaled = builder.binary(BinaryOp::Mul, conv, scale).unwrap();
     let biased = builder.binary(BinaryOp::Add, bias, scaled).unwrap();
     let left = builder.binary(BinaryOp::Sub, other, biased).unwrap();
     let [low, high] = [-0.75, 1.5].map(|bound| builder.number(DataType::Float, bound).unwrap());
     let above = builder.binary(BinaryOp::Maximum, left, low).unwrap();
     let value = builder.binary(BinaryOp::Minimum, above, high).unwrap();
+    let zero = builder.number(DataType::Float, 0.0).unwrap();
+    let passes = builder.binary(BinaryOp::Greater, features, zero).unwrap();
+    let passed = builder.select(passes, value, zero).unwrap();
     let channels = *shape.last().unwrap();
-    let epilogue = Epilogue { expr: builder.finish(vec![value]), operands: vec![vec![channels], vec![1, channels], shape.to_vec()] };
+    let operands = vec![vec![channels], vec![1, channels], shape.to_vec(), shape.to_vec()];
+    let epilogue = Epilogue { expr: builder.finish(vec![passed]), operands };
     assert!(Chain::of(&epilogue.expr, shape, &epilogue.operands).is_some());
     epilogue
 }
@@ -36,8 +40,11 @@ fn special(count: u64, seed: u64) -> Vec<f32> {
 fn check_chain(from: [u64; 2], shape: &[u64], prepare: impl Fn(Isa, Option<Epilogue>) -> Prepared) {
     let channels = *shape.last().unwrap();
     let len = count(shape.to_vec());
-    let numbers = [special(from[0], 1), numbers(from[1], 2), special(channels, 3), numbers(channels, 4), special(len, 5)];
-    let [x, w, scale, bias, other] = numbers.map(|numbers| testing::bytes(&numbers));
+    let mut features = special(len, 6);
+    // Elsewhere than where `other` is none.
+    features.rotate_right(1);
+    let numbers = [special(from[0], 1), numbers(from[1], 2), special(channels, 3), numbers(channels, 4), special(len, 5), features];
+    let [x, w, scale, bias, other, features] = numbers.map(|numbers| testing::bytes(&numbers));
     let run = |prepared: &Prepared, inputs: &[&[u8]], pairs: &[(usize, usize)]| {
         let calls: Vec<Range<u32>> = (0..prepared.chunks).rev().map(|piece| piece..piece + 1).collect();
         let mut outputs = [vec![0xEE; 4 * len as usize]];
@@ -50,10 +57,10 @@ fn check_chain(from: [u64; 2], shape: &[u64], prepare: impl Fn(Isa, Option<Epilo
         let plain = testing::bytes(&run(&prepare(isa, None), &[&x, &w], &[]));
         let all: Vec<Vec<u64>> = std::iter::once(shape.to_vec()).chain(operands).collect();
         let then = elementwise_on(isa, &expr, shape, &all).unwrap();
-        let expected = run(&then, &[&plain, &scale, &bias, &other], &[]);
+        let expected = run(&then, &[&plain, &scale, &bias, &other, &features], &[]);
         let fused = prepare(isa, Some(chain(shape)));
-        for pairs in [&[][..], &[(4, 0)]] {
-            let got = run(&fused, &[&x, &w, &scale, &bias, &other], pairs);
+        for pairs in [&[][..], &[(4, 0)], &[(5, 0)]] {
+            let got = run(&fused, &[&x, &w, &scale, &bias, &other, &features], pairs);
             assert!(bits(&got) == bits(&expected), "{isa:?} {shape:?} {pairs:?}");
         }
     }
@@ -84,7 +91,8 @@ fn chains_give_the_bits_of_results_that_are_made_first() {
 
 #[test]
 fn chains_follow_convolutions_with_fewer_multiplications() {
-    for spec in [spec(2, 5, 37, &[same(9, 3, 1), same(10, 3, 1)]), spec(1, 70, 90, &[same(6, 5, 1); 2])] {
+    let axes = [same(9, 3, 1), same(10, 3, 1)];
+    for spec in [spec(2, 5, 37, &axes), spec(2, 16, 13, &axes), spec(1, 70, 90, &[same(6, 5, 1); 2])] {
         for isa in Isa::available() {
             let values = winograd(isa, &spec, false, None).unwrap().unwrap().values;
             let form = |epilogue| winograd(isa, &spec, false, epilogue).unwrap().unwrap().product;

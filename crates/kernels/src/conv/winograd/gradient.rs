@@ -315,7 +315,7 @@ impl Summed {
         let gradient = args.pointers[1 + usize::from(self.unpool.is_some())].cast::<f32>().cast_const();
         let Some(Unpool { rows, place }) = &self.unpool else {
             // SAFETY: the caller's promise.
-            unsafe { shape.evaluate_results(tiles, columns, gradient, (to, self.gradient_point)) };
+            unsafe { shape.evaluate_results(tiles, columns, (gradient, true), (to, self.gradient_point)) };
             return;
         };
         let ([y, x], step) = (shape.axes, shape.step());
@@ -332,7 +332,7 @@ impl Summed {
             unsafe {
                 rows.run(wanted, args.pointers[1].cast_const(), gradient, all);
                 let to = to.wrapping_add(strip.before * width);
-                shape.evaluate_results(first..first + strip.columns.len(), columns, all.cast_const(), (to, self.gradient_point));
+                shape.evaluate_results(first..first + strip.columns.len(), columns, (all.cast_const(), false), (to, self.gradient_point));
             }
         }
     }

@@ -14,6 +14,7 @@
 //! The gradient by the filter has tiles as well: there the result's positions are a filter, and the taps are results. Values at the points
 //! are summed over tiles, and interpolated once ([`gradient`]).
 
+mod ahead;
 mod filters;
 mod gradient;
 mod strips;

@@ -39,6 +39,8 @@ impl Shape {
     pub unsafe fn evaluate(&self, tiles: Range<usize>, channels: &Range<usize>, from: *const f32, to: (*mut f32, usize)) {
         let ([y, x], step, points) = (self.axes, self.step(), self.points);
         let row = x.size * self.terms;
+        let ahead = self.operand_ahead(channels.clone());
+        let first = tiles.start;
         // The part of a tile that lies on the operand.
         let there = |start: isize, size: usize| {
             let bound = |at: isize| at.clamp(0, points as isize) as usize;
@@ -48,9 +50,10 @@ impl Shape {
         for strip in self.strips(tiles) {
             let top = y.start(strip.row * step);
             for (number, column) in strip.columns.enumerate() {
+                ahead.after(first + strip.before + number).fetch(from);
                 let left = x.start(column * step);
-                let first = (strip.image * y.size) as isize + top;
-                let position = first * row as isize + left * self.terms as isize;
+                let line = (strip.image * y.size) as isize + top;
+                let position = line * row as isize + left * self.terms as isize;
                 let tile = Operand {
                     from: from.wrapping_offset(position).wrapping_add(channels.start),
                     row,
@@ -67,16 +70,28 @@ impl Shape {
         }
     }
 
-    /// As [`Shape::evaluate`], of some columns of the results: tiles of them are what filters are elsewhere. A row has whole vectors.
+    /// As [`Shape::evaluate`], of some columns of the results: tiles of them are what filters are elsewhere. A row has whole vectors. Where
+    /// results come from memory, all of them are there, and the memory is asked for them ahead.
     ///
     /// # Safety
     /// As there.
-    pub unsafe fn evaluate_results(&self, tiles: Range<usize>, columns: &Range<usize>, from: *const f32, to: (*mut f32, usize)) {
+    pub unsafe fn evaluate_results(
+        &self,
+        tiles: Range<usize>,
+        columns: &Range<usize>,
+        (from, from_memory): (*const f32, bool),
+        to: (*mut f32, usize),
+    ) {
         let ([y, x], step, lanes) = (self.axes, self.step(), self.code.lanes);
         let width = columns.len().next_multiple_of(lanes);
+        let ahead = from_memory.then(|| self.results_ahead(columns.clone()));
+        let first = tiles.start;
         for strip in self.strips(tiles) {
             let top = strip.row * step;
             for (number, column) in strip.columns.enumerate() {
+                if let Some(ahead) = &ahead {
+                    ahead.after(first + strip.before + number).fetch(from);
+                }
                 let left = column * step;
                 let position = (strip.image * y.positions + top) * x.positions + left;
                 for vector in 0..width / lanes {

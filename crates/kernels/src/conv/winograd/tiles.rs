@@ -10,7 +10,7 @@ use super::Shape;
 use super::strips::Strip;
 use super::transform::{Results, ResultsFn, results_of};
 use crate::conv::finish::Finish;
-use crate::conv::tiles::{Panel, Rows, Tile, Wanted};
+use crate::conv::tiles::{FEW, Panel, Rows, Tile, Wanted};
 use crate::expr::{Bases, Changes, Links};
 use crate::packing::part;
 use crate::simd::Isa;
@@ -180,6 +180,10 @@ impl Tiles {
     /// Multiplies `count` rows with the panel at one point.
     unsafe fn multiply(&self, panel: &Panel, count: usize, a: *const f32, b: *const f32, c: *mut f32) {
         let Shape { code, terms, .. } = *self.shape;
+        if let (Some(few), FEW, 1) = (code.few, terms, panel.vectors) {
+            // SAFETY: as this function.
+            return unsafe { few(a, b, c, count) };
+        }
         let width = panel.vectors * code.lanes;
         let (parts, blocks) = (count.div_ceil(code.rows[panel.vectors - 1]), terms.div_ceil(TERMS));
         // The values of the next point lie behind these.
@@ -219,16 +223,20 @@ impl Tiles {
         (first.column, last.column + (last.vectors - 1) * self.shape.code.lanes + last.last - first.column)
     }
 
+    /// The argument where results go; none where they wait in scratch.
+    fn argument(&self) -> Option<usize> {
+        match &self.epilogue {
+            None => Some(2),
+            Some(finish) if finish.chain.is_some() => Some(finish.result),
+            Some(finish) => finish.in_result,
+        }
+    }
+
     /// Where the results of a strip go: the element of its row `y`, position `x` and column `c` of the panels is at
     /// `start + y * row + x * position + c`.
     fn target(&self, strip: &Strip, (column, columns): (usize, usize), args: &Args<'_>) -> (*mut f32, usize, usize) {
         let (shape, step) = (&*self.shape, self.shape.step());
-        let argument = match &self.epilogue {
-            None => Some(2),
-            Some(finish) if finish.chain.is_some() => Some(finish.result),
-            Some(finish) => finish.in_result,
-        };
-        match (argument, &self.epilogue) {
+        match (self.argument(), &self.epilogue) {
             (None, Some(finish)) => {
                 let start = args.worker.wrapping_add(finish.place).cast::<f32>();
                 let row = strip.columns.len() * step * columns;
@@ -256,10 +264,21 @@ impl Tiles {
         let chain = self.epilogue.as_ref().and_then(|finish| finish.chain.as_ref());
         let links = chain.map(|chain| chain.bind(&args.pointers[2..]));
         let links = links.as_ref().map_or(&[][..], Links::get);
+        // Results that are pooled stay in the cache.
+        let result = self.argument().filter(|_| self.spans == 1).map(|argument| args.pointers[argument].cast::<f32>().cast_const());
+        let ahead = shape.results_ahead(panel.column..panel.column + width - shape.code.lanes + panel.last);
+        let first_tile = tiles.start;
         for strip in self.shape.strips(tiles) {
             let (start, row, position) = self.target(&strip, columns, args);
             let first = self.position(&strip, 0);
             for (number, column) in strip.columns.clone().enumerate() {
+                let soon = ahead.after(first_tile + strip.before + number);
+                if let Some(result) = result {
+                    soon.fetch(result);
+                }
+                for link in links.iter().filter(|link| link.by_element == 1) {
+                    soon.fetch(link.operand);
+                }
                 let element = (first + number * step) * shape.columns + panel.column;
                 let tile = Results {
                     from: from.wrapping_add((strip.before + number) * width),
