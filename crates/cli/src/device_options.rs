@@ -81,7 +81,8 @@ pub struct DeviceOptions {
     /// Queues that advance at the same time; 0 is as many as there are threads
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub inter_op: Option<i32>,
-    /// A table of costs that `plimsoll calibrate` wrote, for decisions; the one of this version, if it is left out
+    /// A table of costs for decisions, that `plimsoll calibrate` wrote: from measured kernels, or from profiles of earlier runs (`calibrate --from`);
+    /// the one of this version, if it is left out
     #[arg(long, value_name = "FILE")]
     pub costs: Option<PathBuf>,
     /// A table of times that `plimsoll tune` wrote: on cards of its kind products and convolutions are computed by the fastest of the ways in it
@@ -222,9 +223,7 @@ impl DeviceOptions {
         options.spill = self.spill.as_deref().map(str::parse).transpose().or_usage()?.or(options.spill);
         options.fusions = self.fusions.or(options.fusions);
         if let Some(path) = &self.costs {
-            let json = model::read_file(path).or_usage()?;
-            let costs = Costs::from_json(&json).map_err(|error| Failure::usage(error.context(path.display())))?;
-            options.costs = Some(Arc::new(costs));
+            options.costs = Some(Arc::new(read_costs(path)?));
         }
         if let Some(path) = &self.tuned {
             let bytes = model::read_file(path).or_usage()?;
@@ -249,6 +248,12 @@ impl DeviceOptions {
             || self.allow_growth
             || self.preallocate
     }
+}
+
+/// A file of tables of costs.
+pub fn read_costs(path: &Path) -> Result<Costs> {
+    let json = model::read_file(path).or_usage()?;
+    Costs::from_json(&json).map_err(|error| Failure::usage(error.context(path.display())))
 }
 
 /// `500ms`, `30s`, `5min`, `forever`.

@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use plimsoll::costs::MeasuredKernels;
 use plimsoll::{Profile, Result};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -19,6 +20,8 @@ pub struct Document {
     modelled_step_us: Option<f64>,
     operations: Vec<Operation>,
     commands: Vec<Command>,
+    /// For `calibrate --from`.
+    measured: Vec<MeasuredKernels>,
     #[serde(rename = "traceEvents")]
     trace_events: Vec<Value>,
 }
@@ -103,6 +106,7 @@ impl Document {
             modelled_step_us: profile.modelled.map(microseconds),
             operations: profile.operations().into_iter().map(operation).collect(),
             commands,
+            measured: profile.measured.iter().cloned().collect(),
             trace_events,
         }
     }

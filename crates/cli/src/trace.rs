@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
+use plimsoll::costs::MeasuredKernels;
 use plimsoll::{Bytes, Result, RunMetadata};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -18,7 +19,7 @@ pub struct TraceArgs {
     /// and what it read and wrote
     #[arg(long)]
     pub stats: bool,
-    /// Write that as a Chrome trace, for chrome://tracing and Perfetto
+    /// Write that as a Chrome trace, for chrome://tracing and Perfetto, and for `calibrate --from`
     #[arg(long, value_name = "FILE")]
     pub profile: Option<PathBuf>,
 }
@@ -35,7 +36,8 @@ impl TraceArgs {
     /// The system's error.
     pub fn deliver(&self, runs: &[TracedRun]) -> Result<Option<String>> {
         if let Some(path) = &self.profile {
-            write(path, &Document { display_time_unit: "ns", trace_events: events(runs) })?;
+            let measured = runs.iter().filter_map(|run| run.metadata.measured.clone()).collect();
+            write(path, &Document { display_time_unit: "ns", measured, trace_events: events(runs) })?;
         }
         Ok(self.stats.then(|| table(runs)))
     }
@@ -53,6 +55,8 @@ pub struct TracedRun {
 struct Document {
     #[serde(rename = "displayTimeUnit")]
     display_time_unit: &'static str,
+    /// For `calibrate --from`.
+    measured: Vec<MeasuredKernels>,
     #[serde(rename = "traceEvents")]
     trace_events: Vec<Value>,
 }

@@ -24,7 +24,7 @@ mod tuned;
 
 pub use account::Offsets;
 pub use bell::Bell;
-pub use costs::{Caches, Class, CostTable, Costs, Load, Rates, Sample, fit};
+pub use costs::{Caches, Class, CostTable, Costs, Load, MeasuredKernel, MeasuredKernels, Rates, Sample, fit};
 pub use kernel::{Args, Cost, CpuKernel, Fault, Prepared};
 pub use library::{CpuLibrary, Evaluate, FINISHED, KernelCall, LaidOut, Library, Step, StepArg, Variant};
 pub use name::DeviceName;

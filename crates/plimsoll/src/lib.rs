@@ -96,7 +96,7 @@ pub mod signature {
 
 /// What kernels take: tables that plans read for decisions and predictions.
 pub mod costs {
-    pub use plimsoll_device::{Class, CostTable, Costs, Rates};
+    pub use plimsoll_device::{Class, CostTable, Costs, Load, MeasuredKernel, MeasuredKernels, Rates};
     pub use plimsoll_runtime::calibrate;
 }
 

@@ -149,7 +149,7 @@ impl Callable {
             let done = self.run_with(feeds, fetches, How { trace: Some(recorder.trace()), ..How::default() })?;
             recorder.add(start.elapsed(), done.trace, self.plan(), self.session.devices().specs());
         }
-        Ok(recorder.finish(self.plan(), self.session.graph()))
+        Ok(recorder.finish(self.plan(), self.session.graph(), self.session.devices().specs()))
     }
 
     /// As [`Callable::run_into`], to its end.

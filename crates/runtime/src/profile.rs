@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use plimsoll_device::{Cost, DeviceSpec, Trace, Work};
+use plimsoll_device::{Cost, DeviceSpec, MeasuredKernels, Trace, Work};
 use plimsoll_graph::Graph;
 use plimsoll_graph::id::Id;
 use plimsoll_plan::Plan;
@@ -20,6 +20,8 @@ pub struct Profile {
     pub modelled: Option<Duration>,
     /// The commands that ran in any run: queue after queue, in the order in which they run.
     pub commands: Vec<CommandProfile>,
+    /// The kernels of the processor, for tables of costs; none where no processor computes.
+    pub measured: Option<MeasuredKernels>,
 }
 
 /// A command of a plan: one kernel, into which several nodes may be fused, or a copy.
@@ -167,14 +169,19 @@ impl Recorder {
         self.spare = Some(trace);
     }
 
-    pub fn finish(mut self, plan: &Plan, graph: &Graph) -> Profile {
+    pub fn finish(mut self, plan: &Plan, graph: &Graph, devices: &[DeviceSpec]) -> Profile {
         let mut commands = Vec::new();
+        let mut kernels = MeasuredKernels::of(devices);
         for (index, (queue, spans)) in plan.queues.iter().zip(&mut self.spans).enumerate() {
             for (position, Spans { measured: (starts, durations), modelled }) in spans.iter_mut().enumerate() {
                 if durations.is_empty() {
                     continue;
                 }
                 let command = &queue.program.commands[position];
+                let duration = Duration::from_nanos(median(durations));
+                if let (Some(kernels), Work::Kernel(call)) = (&mut kernels, &command.work) {
+                    kernels.add(&devices[queue.device.index()], call.step(), duration.as_secs_f64());
+                }
                 let nodes: Vec<(String, String)> =
                     queue.nodes[position].iter().map(|id| (graph.node(*id).name.clone(), graph.node(*id).op.clone())).collect();
                 let first = nodes.first().map_or_else(String::new, |(_, operation)| operation.clone());
@@ -193,7 +200,7 @@ impl Recorder {
                     position: position as u32,
                     runs: durations.len() as u32,
                     start: Duration::from_nanos(median(starts)),
-                    duration: Duration::from_nanos(median(durations)),
+                    duration,
                     pieces,
                     cost,
                     predicted: Duration::try_from_secs_f64(queue.seconds[position]).unwrap_or(Duration::MAX),
@@ -203,7 +210,7 @@ impl Recorder {
             }
         }
         let modelled = (!self.makespans.is_empty()).then(|| Duration::from_nanos(median(&mut self.makespans)));
-        Profile { runs: self.steps.len() as u32, step: median(&mut self.steps), modelled, commands }
+        Profile { runs: self.steps.len() as u32, step: median(&mut self.steps), modelled, commands, measured: kernels }
     }
 }
 

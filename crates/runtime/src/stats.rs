@@ -2,13 +2,13 @@
 
 use std::time::{Duration, Instant};
 
-use plimsoll_device::{DeviceSpec, Trace, Work};
+use plimsoll_device::{DeviceSpec, MeasuredKernels, Trace, Work};
 use plimsoll_graph::id::Id;
 use plimsoll_graph::{Graph, NodeId};
 use plimsoll_plan::{Plan, Queue};
 
 /// The records of a run beside its results.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct RunMetadata {
     /// When the run had its variables and its memory, and started. All times below count from here.
     pub began: Instant,
@@ -16,6 +16,8 @@ pub struct RunMetadata {
     pub elapsed: Duration,
     /// The records of each device that took part.
     pub step_stats: Vec<DeviceStepStats>,
+    /// The kernels of the processor, for tables of costs; none where no processor computes.
+    pub measured: Option<MeasuredKernels>,
 }
 
 /// The records of a device in a run.
@@ -131,6 +133,9 @@ impl RunMetadata {
                 }
             }
             all.elapsed = before + stage.elapsed;
+            if let (Some(all), Some(stage)) = (&mut all.measured, stage.measured) {
+                all.kernels.extend(stage.kernels);
+            }
             all
         })
     }
@@ -146,7 +151,14 @@ impl RunMetadata {
             Some(((start * 1e9).round() as u64, (end * 1e9).round() as u64))
         };
         let mut step_stats: Vec<DeviceStepStats> = Vec::new();
+        let mut measured = MeasuredKernels::of(devices);
         for (index, queue) in plan.queues.iter().enumerate() {
+            for (position, command) in queue.program.commands.iter().enumerate() {
+                let span = trace.span(index as u32, position as u32);
+                if let (Some(measured), Work::Kernel(call), Some((start, end))) = (&mut measured, &command.work, span) {
+                    measured.add(&devices[queue.device.index()], call.step(), (end - start) as f64 / 1e9);
+                }
+            }
             let stats = |command| {
                 let stats = node_stats(queue, command, graph, trace.span(index as u32, command as u32)?, index, &ends);
                 Some(NodeExecStats { modelled_nanos: modelled(index, command), ..stats })
@@ -156,7 +168,7 @@ impl RunMetadata {
                 step_stats.push(DeviceStepStats { device: plan.devices[queue.device.index()].name.clone(), node_stats });
             }
         }
-        RunMetadata { began: trace.began(), elapsed, step_stats }
+        RunMetadata { began: trace.began(), elapsed, step_stats, measured }
     }
 }
 

@@ -24,7 +24,7 @@ pub struct BenchArgs {
     /// Number of timed runs of the step
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     runs: u32,
-    /// After the timed runs, write where the time goes, by operation and by command: JSON, also a Chrome trace
+    /// After the timed runs, write where the time goes, by operation and by command: JSON, also a Chrome trace, and for `calibrate --from`
     #[arg(long, value_name = "FILE")]
     profile: Option<PathBuf>,
     /// After the timed runs, write a page to look at: the plan's memory and queues, with the measured times beside the predicted ones

@@ -112,6 +112,96 @@ fn a_plan_by_a_table_of_costs_that_is_named() {
     assert!(unwritable.code != 0 && !unwritable.err.contains("measuring"), "nothing is measured: {}", unwritable.err);
 }
 
+/// The costs of a profile that was recorded: `bench` of an MLP of 50 examples on one thread of an Intel Xeon, where the committed table
+/// is of an AMD EPYC. The numbers were computed apart from this program. Files of real runs are read as well.
+#[test]
+fn a_table_of_costs_from_profiles() {
+    let folder = Folder::new("costs-from");
+    let recorded = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/profiles/mlp.json");
+    let (table, again) = (folder.write("table.json", ""), folder.write("again.json", ""));
+    let calibrate = |options: &str| plimsoll(&format!("calibrate --output {table} {options}"));
+    let read = |path: &str| -> Value { serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap() };
+    let of_set =
+        |tables: &Value| tables["tables"].as_array().unwrap().iter().find(|table| table["instructions"] == "Avx512").unwrap().clone();
+    let said = calibrate(&format!("--from {recorded}"));
+    assert!(said.code == 0 && said.err.contains("costs ") && !said.err.contains("measuring"), "{}", said.err);
+    let old = of_set(&read(concat!(env!("CARGO_MANIFEST_DIR"), "/../device/data/costs.json")));
+    let new = of_set(&read(&table));
+    let rates = |table: &Value, class: &str| -> Vec<f64> {
+        table["rates"][class].as_object().unwrap().values().map(|rate| rate.as_f64().unwrap()).collect()
+    };
+    let factor = |class: &str| rates(&new, class).iter().sum::<f64>() / rates(&old, class).iter().sum::<f64>();
+    // Products are nearly all of the step; classes of little time come close to the factor of all kernels, and those of none have it.
+    for (class, expected) in
+        [("product", 0.72150), ("loss", 0.88209), ("reduction", 0.78429), ("expression", 0.75964), ("pooling", 0.72921)]
+    {
+        assert!((factor(class) / expected - 1.0).abs() < 1e-4, "{class}: {}", factor(class));
+        for (new, old) in rates(&new, class).into_iter().zip(rates(&old, class)) {
+            assert!((new - factor(class) * old).abs() <= 1e-9 * new, "{class}: {new} for {old}");
+        }
+    }
+    let measured = &read(recorded)["measured"][0];
+    assert_eq!([&new["caches"], &new["processor"]], [&measured["caches"], &measured["processor"]]);
+    // It is a table to scale, which changes nothing, and one to plan by.
+    let said = plimsoll(&format!("calibrate --from {recorded} {recorded} --costs {table} --output {again}"));
+    assert_eq!(said.code, 0, "{}", said.err);
+    let sum = |table: &Value| rates(table, "product").iter().sum::<f64>();
+    assert!((sum(&of_set(&read(&again))) / sum(&new) - 1.0).abs() < 1e-3);
+    let named = |options: &str| serde_json::from_str::<Value>(&plimsoll(&format!("{MLP} --json {options}")).out).unwrap()["costs"].clone();
+    let name = named(&format!("--costs {again}"));
+    assert!(said.err.contains(&format!("costs {} are in {again}", name.as_str().unwrap())), "{name}: {}", said.err);
+    assert_ne!(name, named(""));
+    // What bench, train and eval write.
+    let profile = folder.write("profile.json", "");
+    for run in ["bench mlp_sgd_ref --runs 3", "train --steps 2", "eval two/big.pb --init init --fetch y"] {
+        let said = plimsoll(&format!("{run} --profile {profile}"));
+        assert_eq!(said.code, 0, "{}", said.err);
+        let said = calibrate(&format!("--from {profile} {profile}"));
+        assert_eq!(said.code, 0, "{run}: {}", said.err);
+        assert!(!read(&profile)["measured"][0]["kernels"].as_array().unwrap().is_empty(), "{run}");
+    }
+}
+
+#[test]
+fn profiles_that_say_nothing_of_a_processor_are_refused() {
+    let folder = Folder::new("costs-refused");
+    let recorded = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/profiles/mlp.json")).unwrap();
+    let kernels = recorded.find("\"kernels\": [").unwrap();
+    let other = |from: &str, to: &str| {
+        assert!(recorded.contains(from), "{from}");
+        recorded.replacen(from, to, 1)
+    };
+    let remedy = "write one with `--profile FILE` of bench, train or eval";
+    for (text, why, remedy) in [
+        (String::new(), "not a profile: EOF", remedy),
+        (recorded[..kernels].to_string(), "not a profile: EOF", remedy),
+        ("{\"traceEvents\": []}".to_string(), "a profile without measured kernels", remedy),
+        ("{\"measured\": []}".to_string(), "no kernel of a processor took time", "profile a step that computes on a processor"),
+        (other("\"seconds\": ", "\"seconds\": -"), "numbers that nothing measured", remedy),
+        (other("\"chunks\": ", "\"pieces\": "), "not a profile: unknown field `pieces`", remedy),
+        (other("\"Avx512\"", "\"Neon\""), "no table of costs is for", "measure one there with `plimsoll calibrate`"),
+    ] {
+        let path = folder.write("bad.json", text);
+        let said = plimsoll(&format!("calibrate --from {path} --output {}/none.json", folder.0.display()));
+        assert!(
+            said.code == 2 && said.err.contains("bad.json: ") && said.err.contains(why) && said.err.contains(remedy),
+            "{why}: {}",
+            said.err
+        );
+        assert!(!folder.0.join("none.json").exists(), "{why}");
+    }
+    // Only modelled cards compute: the clock says nothing of a processor.
+    let profile = folder.write("profile.json", "");
+    let said = plimsoll(&format!("eval two/big.pb --init init --fetch y --sim-gpus 1x64MiB,speed=2 --profile {profile}"));
+    assert_eq!(said.code, 0, "{}", said.err);
+    let said = plimsoll(&format!("calibrate --from {profile}"));
+    assert!(said.code == 2 && said.err.contains("no kernel of a processor took time"), "{}", said.err);
+    let missing = plimsoll(&format!("calibrate --from {}/missing.json", folder.0.display()));
+    assert!(missing.code == 2 && missing.err.contains("missing.json"), "{}", missing.err);
+    let alone = plimsoll("calibrate --costs table.json");
+    assert!(alone.code == 2 && alone.err.contains("--from"), "{}", alone.err);
+}
+
 #[test]
 fn what_there_is_after_a_pass() {
     for pass in ["lower", "soften", "patch", "transfer", "fuse", "select", "hazard", "order"] {

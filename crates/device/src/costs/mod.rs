@@ -1,13 +1,15 @@
 //! Tables of costs: what the kernels of a device take, so that predictions and decisions read numbers instead of a clock.
 //!
 //! A [`CostTable`] has the rates of each [`Class`] of kernels, for an instruction set and the caches of a machine. The committed
-//! tables are in `device/data/costs.json`; the command `calibrate` writes others. [`Costs`] are an input of planning: two plans with
+//! tables are in `device/data/costs.json`; the command `calibrate` writes others, by measuring or from profiles. [`Costs`] are an input of planning: two plans with
 //! the same costs are the same plan, wherever they are made.
 
 mod fit;
+mod measured;
 mod table;
 
 pub use fit::{Sample, fit};
+pub use measured::{MeasuredKernel, MeasuredKernels};
 pub use table::{Caches, CostTable, Costs, Rates};
 
 use std::fmt;

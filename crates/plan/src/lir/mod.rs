@@ -396,9 +396,13 @@ impl Lir {
 
     /// For each value of the region, the work that defines it.
     pub fn definitions(&self) -> IdVec<ValueId, Option<WorkId>> {
+        self.definitions_in(self.here)
+    }
+
+    fn definitions_in(&self, region: RegionId) -> IdVec<ValueId, Option<WorkId>> {
         let mut definitions = IdVec::filled(None, self.values.len());
-        for (id, work) in self.all() {
-            for &output in &work.outputs {
+        for &id in &self.regions[region].works {
+            for &output in &self.works[id].outputs {
                 definitions[output] = Some(id);
             }
         }
@@ -506,17 +510,26 @@ impl Lir {
     /// # Errors
     /// INTERNAL where works form a cycle.
     pub fn topological(&self) -> Result<Vec<WorkId>> {
-        let definitions = self.definitions();
+        self.topological_in(self.here)
+    }
+
+    /// As [`Lir::topological`], of a region that need not be at hand.
+    ///
+    /// # Errors
+    /// As [`Lir::topological`].
+    pub fn topological_in(&self, region: RegionId) -> Result<Vec<WorkId>> {
+        let all = || self.regions[region].works.iter().map(|id| (*id, &self.works[*id]));
+        let definitions = self.definitions_in(region);
         let mut waiting: IdVec<WorkId, usize> = IdVec::filled(0, self.works.len());
         let mut followers: IdVec<WorkId, Vec<WorkId>> = IdVec::filled(Vec::new(), self.works.len());
-        for (id, work) in self.all() {
+        for (id, work) in all() {
             for before in self.predecessors(work, &definitions) {
                 waiting[id] += 1;
                 followers[before].push(id);
             }
         }
         let mut ready: BinaryHeap<Reverse<(u32, WorkId)>> =
-            self.all().filter(|(id, _)| waiting[*id] == 0).map(|(id, work)| Reverse((work.rank, id))).collect();
+            all().filter(|(id, _)| waiting[*id] == 0).map(|(id, work)| Reverse((work.rank, id))).collect();
         let mut order = Vec::with_capacity(self.works.len());
         while let Some(Reverse((_, id))) = ready.pop() {
             order.push(id);
@@ -527,7 +540,7 @@ impl Lir {
                 }
             }
         }
-        if order.len() != self.region().works.len() {
+        if order.len() != self.regions[region].works.len() {
             return Err(Error::internal("works of a plan form a cycle"));
         }
         Ok(order)

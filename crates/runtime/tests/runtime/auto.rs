@@ -22,16 +22,16 @@ use crate::plan_files::Random;
 use crate::random_graphs::{CARDS, COLUMNS, Made, ROWS, bits, make, steps};
 use crate::shared_loops;
 
-fn registry() -> Arc<Registry> {
+pub fn registry() -> Arc<Registry> {
     Arc::new(Registry::standard(Arc::new(CpuKernels)))
 }
 
-fn open(devices: &Devices, graph: &Graph) -> Session {
+pub fn open(devices: &Devices, graph: &Graph) -> Session {
     Session::new(devices, graph, registry()).unwrap()
 }
 
 /// A processor, and two cards of modelled speed with so many bytes each.
-fn cards(bytes: u64) -> Options {
+pub fn cards(bytes: u64) -> Options {
     two_cards().limit("GPU:0", &bytes.to_string()).limit("GPU:1", &bytes.to_string())
 }
 
@@ -82,7 +82,7 @@ fn networks(towers: usize, batch: u64, units: &[u64]) -> Graph {
     b.finish()
 }
 
-fn init() -> Signature {
+pub fn init() -> Signature {
     Signature { targets: vec!["init".into()], ..Signature::default() }
 }
 
@@ -129,7 +129,7 @@ fn peaks_are_those_of(devices: &Devices, fitted: &Fitted) {
     }
 }
 
-fn seconds(fitted: &Fitted, how: impl Fn(&How) -> bool) -> f64 {
+pub fn seconds(fitted: &Fitted, how: impl Fn(&How) -> bool) -> f64 {
     fitted.tried.iter().filter(|tried| how(&tried.how) && tried.fits()).map(|tried| tried.seconds).fold(f64::INFINITY, f64::min)
 }
 
@@ -337,7 +337,7 @@ fn what_fits_nowhere_is_made_to_fit_or_refused() {
 }
 
 /// How many graphs are tried: `PLIMSOLL_PLACED`, or so many.
-fn cases(few: u32) -> ProptestConfig {
+pub fn cases(few: u32) -> ProptestConfig {
     let asked = std::env::var("PLIMSOLL_PLACED").ok().and_then(|cases| cases.parse().ok());
     ProptestConfig { cases: asked.unwrap_or(few), ..ProptestConfig::default() }
 }
@@ -372,7 +372,7 @@ const REQUESTS: &[&str] = &[
 ];
 
 /// The graph, of which nodes that are no variables ask for some device or for that of another node, each by a number of `requests`.
-fn asking(graph: &Graph, requests: &[u16]) -> Graph {
+pub fn asking(graph: &Graph, requests: &[u16]) -> Graph {
     let mut def = graph.to_def();
     let names: Vec<String> = def.nodes.iter().map(|node| node.name.clone()).collect();
     for (at, node) in def.nodes.iter_mut().enumerate() {
@@ -391,11 +391,16 @@ fn asking(graph: &Graph, requests: &[u16]) -> Graph {
     Graph::resolve(def, registry().table()).unwrap()
 }
 
+/// Whether TensorFlow moves control flow's own node to what it reads, or to what reads it, against any request.
+pub fn stands_with_data(op: &str) -> bool {
+    matches!(op, "Switch" | "Exit" | "Enter" | "NextIteration")
+}
+
 /// What a graph asks for that a placement does not keep. Where not all can be kept, and of what uses a variable, which is where that is,
 /// what TensorFlow's placement does not keep either is left out.
-fn broken(graph: &Graph, devices: &Devices, tensorflow: &Placement, is_all_kept: bool, placement: &Placement) -> Vec<String> {
+pub fn broken(graph: &Graph, devices: &Devices, tensorflow: &Placement, is_all_kept: bool, placement: &Placement) -> Vec<String> {
     let mut found = Vec::new();
-    for (id, node) in graph.nodes().iter() {
+    for (id, node) in graph.nodes().iter().filter(|(_, node)| !stands_with_data(&node.op)) {
         let on = |placement: &Placement, id: NodeId| devices.specs()[placement.devices[id].index()].name.clone();
         let uses_variable = node.inputs.iter().any(|input| graph.node(input.node).op.contains("Var"));
         let may_break = |is_kept: &dyn Fn(&Placement) -> bool| (!is_all_kept || uses_variable) && !is_kept(tensorflow);
@@ -408,7 +413,7 @@ fn broken(graph: &Graph, devices: &Devices, tensorflow: &Placement, is_all_kept:
         }
         let Some(AttrValue::List(list)) = node.attrs.get("_class") else { continue };
         for label in list.bytes.iter().filter_map(|label| std::str::from_utf8(label.strip_prefix(b"loc:@")?).ok()) {
-            let Some(with) = graph.find(label) else { continue };
+            let Some(with) = graph.find(label).filter(|with| !stands_with_data(&graph.node(*with).op)) else { continue };
             let is_kept = |placement: &Placement| on(placement, id) == on(placement, with);
             if !is_kept(placement) && !may_break(&is_kept) {
                 found.push(format!("{} is on {}, and {label} on {}", node.name, on(placement, id), on(placement, with)));

@@ -18,6 +18,7 @@ mod lines;
 mod mutated_loops;
 mod out_of_memory;
 mod parts;
+mod placed_loops;
 mod plan_files;
 mod profile;
 mod random_graphs;

@@ -19,8 +19,8 @@ use super::lines::{Machine, at_every_line, cases, run, session, waves};
 use super::random_graphs::{Made, guarded};
 
 /// Every float tensor has this shape, but for the variable, which is a square.
-const ROWS: u64 = 4;
-const COLUMNS: u64 = 24;
+pub const ROWS: u64 = 4;
+pub const COLUMNS: u64 = 24;
 
 /// A value of a body, made of two others on a device.
 #[derive(Clone, Debug)]
@@ -33,7 +33,7 @@ struct Step {
 
 /// Two loops.
 #[derive(Clone, Debug)]
-struct Loops {
+pub struct Loops {
     trips: u64,
     forward: Vec<Step>,
     back: Vec<Step>,
@@ -68,7 +68,7 @@ fn steps(least: usize) -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, least..8)
 }
 
-fn loops() -> impl Strategy<Value = Loops> {
+pub fn loops() -> impl Strategy<Value = Loops> {
     let lists = prop::collection::vec((any::<u16>(), any::<bool>()), 1..5);
     let odd = (prop::bool::weighted(0.05), prop::bool::weighted(0.1), prop::bool::weighted(0.05));
     // Lists of few iterations take no more than the state and a segment.
@@ -87,7 +87,7 @@ fn loops() -> impl Strategy<Value = Loops> {
 }
 
 /// A GraphDef as text.
-struct Text {
+pub struct Text {
     text: String,
     /// The devices that there are, and the one of the nodes to come.
     devices: &'static [&'static str],
@@ -102,17 +102,29 @@ struct Given {
     square: String,
 }
 
-const FLOAT: &str = "DT_FLOAT";
-const INT: &str = "DT_INT32";
+pub const FLOAT: &str = "DT_FLOAT";
+pub const INT: &str = "DT_INT32";
 const LIST: &str = "DT_VARIANT";
 
 impl Text {
+    /// Without nodes, which will be on the first of these.
+    pub fn new(devices: &'static [&'static str]) -> Text {
+        Text { text: String::new(), devices, device: devices[0], within: String::new() }
+    }
+
+    /// The graph.
+    pub fn graph(&self) -> Graph {
+        let registry = Registry::standard(Arc::new(CpuKernels));
+        let graph = plimsoll_formats::read_graph_def(self.text.as_bytes()).unwrap();
+        Graph::resolve(graph, registry.table()).unwrap_or_else(|error| panic!("{error}\n{}", self.text))
+    }
+
     /// The nodes to come are on the device of this number, or on the only one.
     fn on(&mut self, number: usize) {
         self.device = self.devices[number % self.devices.len()];
     }
 
-    fn node(&mut self, name: &str, op: &str, inputs: &[&str], attrs: &[(&str, String)]) -> String {
+    pub fn node(&mut self, name: &str, op: &str, inputs: &[&str], attrs: &[(&str, String)]) -> String {
         write!(self.text, "node {{ name: \"{name}\" op: \"{op}\" device: \"{}\"", self.device).unwrap();
         inputs.iter().for_each(|input| write!(self.text, " input: \"{input}\"").unwrap());
         attrs.iter().for_each(|(key, value)| write!(self.text, " attr {{ key: \"{key}\" value {{ {value} }} }}").unwrap());
@@ -120,7 +132,7 @@ impl Text {
         name.to_string()
     }
 
-    fn typed(&mut self, name: &str, op: &str, inputs: &[&str]) -> String {
+    pub fn typed(&mut self, name: &str, op: &str, inputs: &[&str]) -> String {
         self.node(name, op, inputs, &[("T", of(FLOAT))])
     }
 
@@ -134,7 +146,7 @@ impl Text {
     }
 
     /// What a frame carries: its value in the body is `NAME/now`, and `NAME/next` has to be made.
-    fn carried(&mut self, frame: &str, name: &str, first: &str, data_type: &str) {
+    pub fn carried(&mut self, frame: &str, name: &str, first: &str, data_type: &str) {
         let attrs = [("T", of(data_type)), ("frame_name", format!("s: \"{frame}\""))];
         self.node(&format!("{name}/enter"), "Enter", &[first], &attrs);
         let inputs = [format!("{name}/enter"), format!("{name}/round")];
@@ -147,13 +159,13 @@ impl Text {
     }
 
     /// What stays in a frame.
-    fn stays(&mut self, frame: &str, name: &str, value: &str, data_type: &str) -> String {
+    pub fn stays(&mut self, frame: &str, name: &str, value: &str, data_type: &str) -> String {
         let attrs = [("T", of(data_type)), ("frame_name", format!("s: \"{frame}\"")), ("is_constant", "b: true".to_string())];
         self.node(name, "Enter", &[value], &attrs)
     }
 
     /// A frame that counts `FRAME/i` from 0 to `trips`.
-    fn counts(&mut self, frame: &str, trips: u64) {
+    pub fn counts(&mut self, frame: &str, trips: u64) {
         let zero = self.ints(&format!("{frame}/zero"), &[0], "");
         self.carried(frame, &format!("{frame}/i"), &zero, INT);
         let (merge, now) = (format!("{frame}/i/merge"), format!("{frame}/i/now"));
@@ -207,12 +219,12 @@ impl Text {
     }
 }
 
-fn of(data_type: &str) -> String {
+pub fn of(data_type: &str) -> String {
     format!("type: {data_type}")
 }
 
-fn make(loops: &Loops, devices: &'static [&'static str]) -> Made {
-    let mut g = Text { text: String::new(), devices, device: devices[0], within: String::new() };
+pub fn make(loops: &Loops, devices: &'static [&'static str]) -> Made {
+    let mut g = Text::new(devices);
     let shape = |dims: &[u64]| dims.iter().map(|dim| format!("dim {{ size: {dim} }} ")).collect::<String>();
     g.node("x", "Placeholder", &[], &[("dtype", of(FLOAT)), ("shape", format!("shape {{ {} }}", shape(&[ROWS, COLUMNS])))]);
     // A variable.
@@ -259,10 +271,7 @@ fn make(loops: &Loops, devices: &'static [&'static str]) -> Made {
     g.typed("small", "Tanh", &["product"]);
     g.typed("changes", "AssignSub", &["square", "small"]);
     g.node("result", "Identity", &[&result], &[("T", of(FLOAT))]);
-    let registry = Registry::standard(Arc::new(CpuKernels));
-    let graph = plimsoll_formats::read_graph_def(g.text.as_bytes()).unwrap();
-    let graph = Graph::resolve(graph, registry.table()).unwrap_or_else(|error| panic!("{error}\n{}", g.text));
-    Made { graph, values: vec!["result:0".to_string()], variables: Vec::new() }
+    Made { graph: g.graph(), values: vec!["result:0".to_string()], variables: Vec::new() }
 }
 
 impl Text {

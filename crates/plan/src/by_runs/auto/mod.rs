@@ -2,13 +2,14 @@
 //! candidate.
 //!
 //! [`problem`] takes the numbers of the run from the planner's own works: what each takes on each kind of device, and what copies
-//! take. [`parts`] says which nodes go together. [`queues`] runs the queues on paper for an assignment, with the bytes that are live.
+//! take. A loop is one work there, and in a further problem the works of its body are ([`bodies`]). [`parts`] says which nodes go together. [`queues`] runs the queues on paper for an assignment, with the bytes that are live.
 //! [`search`] looks for assignments by it.
 //! Plans of the best ones are made and packed: what they take decides, never the paper alone. The search begins without lines, so that
 //! its choice is the same under every line that holds it. Where plans take more than the paper said, its lines become tighter and the
 //! search goes on.
 
 mod before;
+mod bodies;
 mod bounds;
 mod joint;
 mod moments;
@@ -116,11 +117,28 @@ impl Trials<'_, '_> {
     /// what every assignment takes there; none where there is no plan to take it from.
     fn papers(&mut self, plan: &Request<'_>, runs: &Runs) -> Option<(Problem, Least)> {
         let mut last = None;
-        for joins in [Joins::Fused, Joins::Nothing] {
+        let (mut is_enough, mut of_whole_loops) = (false, Vec::new());
+        for joins in [Joins::Fused, Joins::Nothing, Joins::InBodies] {
+            let is_worth_it = match joins {
+                Joins::Fused => true,
+                Joins::Nothing => !is_enough,
+                Joins::InBodies => runs.fused.all().any(|(_, work)| !work.regions().is_empty()),
+            };
+            if !is_worth_it {
+                continue;
+            }
             let Ok(problem) = Problem::new(self.request, self.wholes, plan, runs, joins) else { continue };
+            match joins {
+                Joins::Fused => of_whole_loops.clone_from(&problem.part_of_unit),
+                // No body has works that may be apart.
+                Joins::InBodies if problem.part_of_unit == of_whole_loops => continue,
+                _ => {}
+            }
             let mut search = Search::new(&problem, self.request.devices, self.objective);
             let is_large = problem.works.len() > search::LARGE;
-            let starts = std::iter::once(self.tensorflow).chain(self.wholes.of.iter().map(|(_, placement)| placement));
+            // In bodies the search goes on from the best of loops as one work.
+            let before = self.best(f64::INFINITY).filter(|_| joins == Joins::InBodies).map(|best| &self.fitted[best].placement);
+            let starts = std::iter::once(self.tensorflow).chain(self.wholes.of.iter().map(|(_, placement)| placement)).chain(before);
             let starts: Vec<Vec<Device>> = starts.map(|placement| assignment(&problem, self.wholes, placement)).collect();
             if last.is_none() {
                 // Plans of runs that are not small take long: not on a device that is slower on paper.
@@ -130,13 +148,10 @@ impl Trials<'_, '_> {
                 self.first_fit();
             }
             self.search(&problem, &mut search, &starts);
-            // A large run has one paper. Of replicas both are cheap: what they begin with is good.
-            let is_enough = is_large && !search.has_replicas();
+            // A large run has one paper of loops as one work. Of replicas both are cheap: what they begin with is good.
+            is_enough = is_large && !search.has_replicas();
             let least = search.least();
             last = Some((problem, least));
-            if is_enough {
-                break;
-            }
         }
         last
     }

@@ -8,11 +8,11 @@ use plimsoll_placer::Device;
 
 use super::super::PlaceRequest;
 use super::super::wholes::Wholes;
-use super::problem::is_transfer;
+use super::bodies::Order;
 use crate::lir::{Home, Lir};
 use crate::plan::DeviceId;
 
-/// Units that are placed as one: nodes of a work, and those of a loop with its body.
+/// Units that are placed as one: nodes of a work, and those of a loop with its body, or else all that write what it carries.
 pub(super) struct Groups {
     unit_of: IdVec<NodeId, Option<u32>>,
     /// For each unit its part; none where nothing of it runs.
@@ -24,7 +24,7 @@ pub(super) struct Groups {
 }
 
 impl Groups {
-    pub fn new(request: &PlaceRequest<'_>, wholes: &Wholes, lir: &Lir) -> Groups {
+    pub fn new(request: &PlaceRequest<'_>, wholes: &Wholes, lir: &Lir, order: &Order) -> Groups {
         let units = &wholes.units.free;
         let mut unit_of = IdVec::filled(None, request.graph.nodes().len());
         units.iter().enumerate().for_each(|(unit, nodes)| nodes.iter().for_each(|node| unit_of[*node] = Some(unit as u32)));
@@ -56,7 +56,7 @@ impl Groups {
                 of_unit[one.min(other) as usize] = both;
             }
         };
-        for (_, work) in lir.all().filter(|(_, work)| !is_transfer(lir, work)) {
+        for work in order.works(lir).map(|id| &lir.works[id]) {
             let mut nodes = work.nodes.clone();
             let mut regions = work.regions().to_vec();
             while let Some(region) = regions.pop() {
@@ -68,8 +68,17 @@ impl Groups {
             let first = nodes.iter().find_map(|node| unit_of[*node]);
             nodes.iter().for_each(|node| unite(first, unit_of[*node], &mut roots, &mut of_unit));
         }
+        // What a loop carries is in one place, and written there: the rows of a list, for instance.
+        let mut writers: HashMap<Home, u32> = HashMap::new();
+        for work in order.works(lir).map(|id| &lir.works[id]) {
+            let Some(unit) = work.nodes.iter().find_map(|node| unit_of[*node]) else { continue };
+            for home in work.outputs.iter().map(|output| lir.values[*output].home).filter(|home| matches!(home, Home::Given { .. })) {
+                let first = *writers.entry(home).or_insert(unit);
+                unite(Some(first), Some(unit), &mut roots, &mut of_unit);
+            }
+        }
         let mut runs = vec![false; units.len()];
-        for (_, work) in lir.all() {
+        for work in order.all().map(|id| &lir.works[id]) {
             work.nodes.iter().filter_map(|node| unit_of[*node]).for_each(|unit| runs[root(&mut roots, unit) as usize] = true);
         }
         for (_, value) in lir.values.iter().filter(|(_, value)| matches!(value.home, Home::Variable(_))) {

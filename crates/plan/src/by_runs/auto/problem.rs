@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 
 use plimsoll_base::{Bytes, Result};
-use plimsoll_device::DeviceSpec;
+use plimsoll_device::{DeviceKind, DeviceSpec};
 use plimsoll_graph::NodeId;
 use plimsoll_graph::id::Id;
 use plimsoll_placer::{Choices, Device};
@@ -13,9 +13,10 @@ use plimsoll_request::KernelRequest;
 use super::super::PlaceRequest;
 use super::super::wholes::Wholes;
 use super::before::{Before, before, followed};
+use super::bodies::{Hand, Item, Order};
 use super::parts::Groups;
 use crate::Request;
-use crate::lir::{Home, Lir, RegionId, ValueId, Work as LirWork, WorkKind};
+use crate::lir::{Home, Lir, RegionId, ValueId, Work as LirWork, WorkId, WorkKind};
 use crate::plan::DeviceId;
 use crate::prepare::{choose, copy_time, request_of};
 
@@ -47,6 +48,11 @@ pub(super) struct Floor {
 }
 
 impl Floor {
+    /// Of so many iterations.
+    fn repeated(self, times: f64) -> Floor {
+        Floor { busy: self.busy * times, last: self.last * times }
+    }
+
     /// The lesser of both.
     fn min(self, other: Floor) -> Floor {
         Floor { busy: self.busy.min(other.busy), last: self.last.min(other.last) }
@@ -71,6 +77,8 @@ pub(super) enum Place {
 pub(super) struct Value {
     pub bytes: u64,
     pub place: Place,
+    /// Whether it is made in each iteration of a loop: copies of it are among the works of its card.
+    pub is_in_body: bool,
 }
 
 /// Which works are one part.
@@ -80,6 +88,8 @@ pub(super) enum Joins {
     Fused,
     /// None: works are as they are before they are fused. Those that could be fused cost nothing on one device.
     Nothing,
+    /// As [`Joins::Fused`], with the works of loops in place of the loops.
+    InBodies,
 }
 
 /// A run, for every assignment of its parts.
@@ -162,26 +172,43 @@ impl Problem {
     pub fn new(request: &PlaceRequest<'_>, wholes: &Wholes, plan: &Request<'_>, runs: &Runs, joins: Joins) -> Result<Problem> {
         let fused = &runs.fused;
         let lir = match joins {
-            Joins::Fused => fused,
+            Joins::Fused | Joins::InBodies => fused,
             Joins::Nothing => &runs.apart,
         };
+        let order = Order::new(lir, (joins == Joins::InBodies).then_some(&runs.apart))?;
         let (kind_of, kind_firsts) = kinds(request.devices.iter().map(of_speed));
         let devices = request.devices;
         let pair = |from: &DeviceSpec, to: &DeviceSpec| [1.0, 1e6, 1e9].map(|bytes| request.costs.copy_seconds(from, to, bytes));
         let (pair_of, pair_firsts) = kinds(devices.iter().flat_map(|from| devices.iter().map(move |to| pair(from, to))));
-        let groups = Groups::new(request, wholes, lir);
-        let mut builder = Builder { plan, lir, aliases: aliases(lir), groups, kind_firsts: &kind_firsts };
+        let groups = Groups::new(request, wholes, lir, &order);
+        let mut builder = Builder { plan, lir, order: &order, aliases: order.aliases(lir), groups, kind_firsts: &kind_firsts };
         let (mut reads, mut writes, mut seconds, mut floors) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         let variables = builder.variables();
         let (mut works, mut of_node): (Vec<Work>, HashMap<NodeId, Option<usize>>) = (Vec::new(), HashMap::new());
-        for id in lir.topological()? {
+        for item in &order.items {
+            let start = (reads.len(), writes.len());
+            let handed = match item {
+                Item::Hand(hand) => Some((builder.part_of(hand), hand.from, Some(hand.to))),
+                Item::Reach(reader, region, value) => Some((builder.part_in(*reader, *region), *value, None)),
+                Item::Work(..) => None,
+            };
+            // But for copies this takes no time.
+            if let Some((part, from, to)) = handed {
+                reads.push(builder.root(from));
+                writes.extend(to.map(|to| to.index() as u32));
+                seconds.extend(kind_firsts.iter().map(|_| 0.0));
+                floors.extend(kind_firsts.iter().map(|_| Floor::default()));
+                let (reads, writes) = (start.0..reads.len(), start.1..writes.len());
+                works.push(Work { part, reads, writes, scratch: 0, is_in_place: true, divides: false, fused_into: None });
+                continue;
+            }
+            let Item::Work(id, region) = *item else { continue };
             let work = &lir.works[id];
             if is_transfer(lir, work) {
                 continue;
             }
-            let part = builder.part(work);
-            let start = (reads.len(), writes.len());
-            let mut read: Vec<u32> = work.reads().map(|value| builder.root(value)).collect();
+            let part = builder.part(work).or_else(|| builder.moved(work, region));
+            let mut read: Vec<u32> = work.reads().chain(order.test(region)).map(|value| builder.root(value)).collect();
             read.sort_unstable();
             read.dedup();
             reads.extend(read);
@@ -196,11 +223,17 @@ impl Problem {
             // What only some kinds of device have a kernel for stays on these; on others it would be the host's.
             if let Some(part) = part {
                 builder.groups.narrow(part, |device| times[usize::from(kind_of[usize::from(device)])].is_some());
+                // In a body the host computes nothing beside cards, unless it is asked to.
+                let is_card = |device: &Device| devices[usize::from(*device)].kind == DeviceKind::Gpu;
+                if region != lir.here() && builder.groups.choices[part as usize].iter().any(is_card) {
+                    builder.groups.narrow(part, |device| usize::from(device) != plan.placement.host.index());
+                }
             }
             let fixed = |builder: &mut Builder<'_>| builder.groups.fixed(if is_fetch { plan.placement.host } else { work.device });
             let part = part.unwrap_or_else(|| fixed(&mut builder));
-            seconds.extend(times.iter().map(|time| time.unwrap_or(0.0)));
-            floors.extend(builder.floors(lir, work));
+            let runs = order.times[region];
+            seconds.extend(times.iter().map(|time| time.unwrap_or(0.0) * runs));
+            floors.extend(builder.floors(lir, work).into_iter().map(|floor| floor.repeated(runs)));
             let scratch = scratch(lir, work);
             let is_in_place = matches!(work.kind, WorkKind::Expr { .. });
             of_node.entry(work.nodes[0]).and_modify(|index| *index = None).or_insert(Some(works.len()));
@@ -233,9 +266,10 @@ impl Problem {
         let mut makers = vec![0; values.len()];
         works.iter().for_each(|work: &Work| writes[work.writes.clone()].iter().for_each(|value: &u32| makers[*value as usize] = work.part));
         let mut copies = Vec::with_capacity(values.len() * pair_firsts.len());
-        for value in &values {
+        for (value, of) in values.iter().zip(lir.values.values()) {
+            let runs = order.times[of.region];
             let of_pair = |first: &usize| {
-                request.costs.copy_seconds(&devices[first / devices.len()], &devices[first % devices.len()], value.bytes as f64)
+                runs * request.costs.copy_seconds(&devices[first / devices.len()], &devices[first % devices.len()], value.bytes as f64)
             };
             copies.extend(pair_firsts.iter().map(of_pair));
         }
@@ -326,15 +360,10 @@ fn divides(lir: &Lir, work: &LirWork) -> bool {
     work.outputs.len() > 1 && bytes.all(|other| other == first) && first > 0 && first.checked_mul(work.outputs.len() as u64) == Some(read)
 }
 
-/// For each copy of another device's value, that value.
-fn aliases(lir: &Lir) -> HashMap<ValueId, ValueId> {
-    let copies = lir.all().filter(|(_, work)| is_transfer(lir, work));
-    copies.filter_map(|(_, work)| Some((*work.outputs.first()?, work.inputs.first()?.value))).collect()
-}
-
 struct Builder<'a> {
     plan: &'a Request<'a>,
     lir: &'a Lir,
+    order: &'a Order,
     aliases: HashMap<ValueId, ValueId>,
     groups: Groups,
     kind_firsts: &'a [usize],
@@ -357,6 +386,27 @@ impl Builder<'_> {
         work.nodes.iter().find_map(|node| self.groups.part(*node))
     }
 
+    /// The part of what a loop is given or hands out: where the loop has it.
+    fn part_of(&mut self, hand: &Hand) -> u32 {
+        let holder = &self.lir.works[hand.holder];
+        self.groups.part(hand.node).or_else(|| self.part(holder)).unwrap_or_else(|| self.groups.fixed(holder.device))
+    }
+
+    /// The part of a work of a body.
+    fn part_in(&mut self, work: WorkId, region: RegionId) -> u32 {
+        let work = &self.lir.works[work];
+        self.part(work).or_else(|| self.moved(work, region)).unwrap_or_else(|| self.groups.fixed(work.device))
+    }
+
+    /// The part of a work of a body that is elsewhere than its node, since it computes beside the rest of the body: that of the first work of
+    /// the body that is free.
+    fn moved(&self, work: &LirWork, region: RegionId) -> Option<u32> {
+        if region == self.lir.here() || work.nodes.iter().all(|node| self.plan.placement.devices[*node] == work.device) {
+            return None;
+        }
+        self.lir.regions[region].works.iter().find_map(|inner| self.part(&self.lir.works[*inner]))
+    }
+
     /// For each variable, its part and its bytes.
     fn variables(&mut self) -> Vec<(u32, u64)> {
         let mut seen = HashSet::new();
@@ -375,19 +425,28 @@ impl Builder<'_> {
 
     fn value(&self, id: ValueId) -> Value {
         let value = &self.lir.values[id];
-        let place = match value.home {
-            Home::Variable(_) | Home::Flag(_) => {
-                Place::Kept(self.groups.part(value.node).unwrap_or_else(|| self.groups.known(value.device)))
-            }
-            Home::Feed(_) => Place::Host,
-            Home::Constant(_) => Place::Everywhere,
-            Home::Arena | Home::Fetch(_) | Home::Given { .. } => Place::Made,
-        };
+        let place = self.place(id);
         let bytes = match value.home {
             Home::Fetch(_) => 0,
             _ => self.plan.devices[value.device.index()].slot(Bytes(value.bytes)).0,
         };
-        Value { bytes, place }
+        Value { bytes, place, is_in_body: value.region != self.lir.here() }
+    }
+
+    /// Where a value is. Variables are where the first version of them is; a loop's output is named after its condition.
+    fn place(&self, id: ValueId) -> Place {
+        let value = &self.lir.values[id];
+        match value.home {
+            Home::Variable(_) | Home::Flag(_) => {
+                let first = std::iter::successors(Some(id), |id| self.lir.values[*id].previous).last().unwrap_or(id);
+                let node = self.lir.values[first].node;
+                Place::Kept(self.groups.part(node).unwrap_or_else(|| self.groups.known(value.device)))
+            }
+            Home::Feed(_) => Place::Host,
+            Home::Constant(_) => Place::Everywhere,
+            Home::Given { .. } => self.order.around(self.lir, id).map_or(Place::Made, |around| self.place(around)),
+            Home::Arena | Home::Fetch(_) => Place::Made,
+        }
     }
 
     /// For each kind of device, the seconds of a work; none where it has no kernel.

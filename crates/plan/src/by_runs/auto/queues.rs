@@ -175,7 +175,7 @@ impl<'a> Queues<'a> {
         let sender = Some(self.engines[other].1).filter(|_| leaves && self.has_link[carrier] && self.has_link[other]);
         let seconds = self.problem.copy(value, from, to);
         // A copy of a card that takes its time runs beside its works.
-        let is_beside = leaves && self.is_card[carrier] && seconds >= overlap::LEAST;
+        let is_beside = leaves && self.is_card[carrier] && seconds >= overlap::LEAST && !self.problem.values[value].is_in_body;
         let queue = if is_beside { 0.0 } else { self.now.queue[carrier] };
         let is_free = self.now.engine[engine].max(sender.map_or(0.0, |sender| self.now.engine[sender]));
         let start = queue.max(is_free).max(self.made(value));

@@ -31,7 +31,7 @@ fn problem(random: &mut Random) -> Problem {
             1 => Place::Everywhere,
             _ => Place::Kept(part(random)),
         };
-        values.push(Value { bytes: 1 + random.below(100) as u64, place });
+        values.push(Value { bytes: 1 + random.below(100) as u64, place, is_in_body: random.below(4) == 0 });
         makers.push(0);
     }
     let (mut works, mut reads, mut writes): (Vec<Work>, Vec<u32>, Vec<u32>) = Default::default();
@@ -45,7 +45,7 @@ fn problem(random: &mut Random) -> Problem {
         for _ in 0..random.below(3) {
             let place = if random.below(8) == 0 { Place::Kept(part(random)) } else { Place::Made };
             writes.push(values.len() as u32);
-            values.push(Value { bytes: random.below(100) as u64, place });
+            values.push(Value { bytes: random.below(100) as u64, place, is_in_body: random.below(4) == 0 });
             makers.push(own);
         }
         works.push(Work {
