@@ -265,7 +265,7 @@ fn a_terminal_shows_the_step() {
     };
     let text = String::from_utf8_lossy(&output.stdout).replace('\r', "");
     let (_, drawn) = text.split_once("CPU:0 over a step of ").unwrap_or_else(|| panic!("no picture: {text}"));
-    assert!(drawn.contains('█') && drawn.contains('▲') && drawn.contains("peak 16 KiB: command "), "{text}");
+    assert!(drawn.contains('█') && drawn.contains('▲') && drawn.contains("peak 12 KiB: command "), "{text}");
     assert!(drawn.lines().all(|line| line.chars().count() <= 80), "{text}");
 }
 
