@@ -21,8 +21,8 @@ pub struct CalibrateArgs {
     /// The most threads to measure with; 0 is one for every core
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=1024))]
     intra_op: u32,
-    /// Measure nothing: scale the costs of each class of kernels to the kernels in these files, which `--profile FILE` of bench, train or eval
-    /// wrote, also on another machine
+    /// Measure nothing: scale the costs of each class of kernels to those in these files. `--profile FILE` of bench, train and eval writes
+    /// them, also on another machine
     #[arg(long, value_name = "PROFILE", num_args = 1.., conflicts_with = "intra_op")]
     from: Vec<PathBuf>,
     /// The table that --from scales; the one of this version, if it is left out

@@ -86,11 +86,13 @@ impl MeasuredKernels {
         let File { measured } = serde_json::from_slice(json).map_err(|error| wrong(format!("not a profile: {error}")))?;
         let measured = measured.ok_or_else(|| wrong("a profile without measured kernels".to_string()))?;
         let all = measured.iter().flat_map(|measured| &measured.kernels);
-        for (index, MeasuredKernel { load, bytes, seconds, .. }) in all.enumerate() {
+        for (index, MeasuredKernel { load, bytes, threads, seconds, .. }) in all.enumerate() {
             let numbers = [load.issued, load.elementwise, *bytes, *seconds];
             let limits = [1e18, 1e18, 1e18, 1e6];
-            if numbers.iter().zip(limits).any(|(number, limit)| !(0.0..=limit).contains(number)) {
-                return Err(wrong(format!("measured kernel {index} of the profile has numbers that nothing measured: {numbers:?}")));
+            if *threads == 0 || numbers.iter().zip(limits).any(|(number, limit)| !(0.0..=limit).contains(number)) {
+                let message =
+                    format!("measured kernel {index} of the profile has numbers that nothing measured: {numbers:?}, {threads} threads");
+                return Err(wrong(message));
             }
         }
         Ok(measured)
@@ -258,6 +260,7 @@ mod tests {
             ("\"seconds\":0.5", "\"seconds\":-0.5", "numbers that nothing measured"),
             ("\"seconds\":0.5", "\"seconds\":1e300", "numbers that nothing measured"),
             ("\"seconds\":0.5", "\"seconds\":null", "not a profile"),
+            ("\"threads\":2", "\"threads\":0", "numbers that nothing measured"),
             ("\"issued\":1000000000.0", "\"issued\":1e300", "numbers that nothing measured"),
             ("\"product\"", "\"quotient\"", "not a profile: unknown variant `quotient`"),
             ("\"measured\"", "\"commands\"", "without measured kernels"),
