@@ -18,7 +18,7 @@ ROOTS = [
     checkpoint_state_pb2.CheckpointState,
 ]
 # Fields of this project, beside TensorFlow's.
-OWN = {"ConfigProto.Experimental": ["1000 exact_convolutions bool", "1001 tensor_float_32_execution bool"]}
+OWN = {"ConfigProto.Experimental": ["1000 exact_convolutions bool", "1001 tensor_float_32_execution bool", "1002 matmul_precision string"]}
 SCALARS = {getattr(F, name): name.removeprefix("TYPE_").lower() for name in dir(F) if name.startswith("TYPE_")}
 messages, enums = {}, {}
 

@@ -75,6 +75,7 @@ class Given(TypedDict):
     sim_gpus: Optional[str]
     spill: Optional[str]
     exact_convolutions: bool
+    matmul_precision: Optional[str]
     fit: bool
     described: Optional[str | os.PathLike[str]]
 

@@ -22,10 +22,12 @@ def load(
     sim_gpus: Optional[str] = None,
     spill: Optional[str] = None,
     exact_convolutions: bool = False,
+    matmul_precision: Optional[str] = None,
     fit: bool = True,
 ) -> SavedModel:
     """Loads a SavedModel; `config` and the rest as for `plimsoll.Session`. Variables are read from its files when a call needs them."""
-    options: Dict[str, Any] = {"spill": spill, "exact_convolutions": exact_convolutions, "fit": fit, "tags": tags}
+    options: Dict[str, Any] = {"spill": spill, "exact_convolutions": exact_convolutions, "matmul_precision": matmul_precision}
+    options.update(fit=fit, tags=tags)
     return SavedModel(Session(path, config, limits, device_count=device_count, sim_gpus=sim_gpus, **options))
 
 

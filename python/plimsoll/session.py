@@ -24,6 +24,7 @@ def open_devices(
     *,
     spill: Optional[str] = None,
     exact_convolutions: bool = False,
+    matmul_precision: Optional[str] = None,
     fit: bool = True,
     described: Optional[Union[str, os.PathLike[str]]] = None,
 ) -> _native.Devices:
@@ -31,10 +32,11 @@ def open_devices(
 
     `config` is a ConfigProto: encoded, as text, or TensorFlow's own. `sim_gpus` are simulated cards, as "2x4GiB". `spill` is a folder
     and a size, as "/var/tmp=8GiB": a file there, of this size at most, in which values of processors wait where a plan is made to fit.
-    With `exact_convolutions`, convolutions do all multiplications, also where a form with fewer is faster. Without `fit`, a plan that is
+    With `exact_convolutions`, convolutions do all multiplications, also where a form with fewer is faster. With `matmul_precision` "bf16",
+    operands of products and convolutions may be rounded to bf16 on processors; "float32" is the default. Without `fit`, a plan that is
     over a limit is refused instead of made to fit. `described` is a file in place of this machine, which then only plans: `plan`.
     """
-    own = config, limits, device_count, sim_gpus, spill, described
+    own = config, limits, device_count, sim_gpus, spill, matmul_precision, described
     if all(each is None for each in own) and exact_convolutions is False and fit is True:
         return _context.settings().open()
     if config is not None and not isinstance(config, (bytes, str)):
@@ -53,6 +55,7 @@ def open_devices(
             "sim_gpus": sim_gpus,
             "spill": spill,
             "exact_convolutions": exact_convolutions,
+            "matmul_precision": matmul_precision,
             "fit": fit,
             "described": described,
         }
@@ -96,8 +99,8 @@ class Session:
     """A graph on devices, with its variables. Any number of threads may use it.
 
     `graph` is a path (GraphDef, MetaGraph or SavedModel), an encoded GraphDef, or an object of TensorFlow (`tf.Graph`, GraphDef).
-    `config`, `limits`, `device_count`, `sim_gpus`, `spill`, `exact_convolutions`, `fit`: see `open_devices`; with any of them, the session
-    has devices of its own. `tags` name the graph of a SavedModel that has several.
+    `config`, `limits`, `device_count`, `sim_gpus`, `spill`, `exact_convolutions`, `matmul_precision`, `fit`: see `open_devices`; with any of them,
+    the session has devices of its own. `tags` name the graph of a SavedModel that has several.
 
     Raises `plimsoll.errors.OpError`, whose subclasses have TensorFlow's names.
     """
@@ -112,10 +115,12 @@ class Session:
         sim_gpus: Optional[str] = None,
         spill: Optional[str] = None,
         exact_convolutions: bool = False,
+        matmul_precision: Optional[str] = None,
         fit: bool = True,
         tags: Optional[Sequence[str]] = None,
     ) -> None:
-        options: Dict[str, Any] = {"spill": spill, "exact_convolutions": exact_convolutions, "fit": fit}
+        options: Dict[str, Any] = {"spill": spill, "exact_convolutions": exact_convolutions, "matmul_precision": matmul_precision}
+        options["fit"] = fit
         self._open(open_devices(config, limits, device_count, sim_gpus, **options), graph, tags)
 
     def _open(self, devices: _native.Devices, graph: Any, tags: Optional[Sequence[str]]) -> None:
@@ -246,6 +251,7 @@ def plan(
     sim_gpus: Optional[str] = None,
     spill: Optional[str] = None,
     exact_convolutions: bool = False,
+    matmul_precision: Optional[str] = None,
     fit: bool = True,
     devices: Optional[Union[str, os.PathLike[str]]] = None,
     tags: Optional[Sequence[str]] = None,
@@ -254,7 +260,8 @@ def plan(
 
     `devices` is a file that `plimsoll devices --describe FILE` wrote on another machine: the plan is the one that is made there.
     """
-    options: Dict[str, Any] = {"spill": spill, "exact_convolutions": exact_convolutions, "fit": fit, "described": devices}
+    options: Dict[str, Any] = {"spill": spill, "exact_convolutions": exact_convolutions, "matmul_precision": matmul_precision}
+    options.update(fit=fit, described=devices)
     session = Session.__new__(Session)
     session._open(open_devices(config, limits, device_count, sim_gpus, **options), graph, tags)
     with session:

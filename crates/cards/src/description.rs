@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use plimsoll_base::{Bytes, Error, Result};
-use plimsoll_device::{Caches, InstructionSet};
+use plimsoll_device::{Bf16Instructions, Caches, InstructionSet};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -34,6 +34,8 @@ pub struct MachineDescription {
 pub struct Processor {
     /// Its instructions.
     pub instructions: InstructionSet,
+    /// Its instructions for bf16, where it has them.
+    pub bf16: Option<Bf16Instructions>,
     /// How many threads it runs at once; at least 1.
     pub cores: usize,
     /// Its caches.
@@ -107,6 +109,8 @@ struct File {
 #[serde(deny_unknown_fields)]
 struct ProcessorEntry {
     instructions: InstructionSet,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    bf16: Option<Bf16Instructions>,
     cores: u32,
     caches: Caches,
     memory_bytes: Option<u64>,
@@ -202,8 +206,8 @@ impl MachineDescription {
     /// # Errors
     /// INTERNAL where a number cannot be written.
     pub fn to_json(&self) -> Result<String> {
-        let Processor { instructions, cores, caches, memory } = self.processor;
-        let processor = ProcessorEntry { instructions, cores: cores as u32, caches, memory_bytes: memory.map(|memory| memory.0) };
+        let Processor { instructions, bf16, cores, caches, memory } = self.processor;
+        let processor = ProcessorEntry { instructions, bf16, cores: cores as u32, caches, memory_bytes: memory.map(|memory| memory.0) };
         let file = File { version: VERSION, processor, cards: self.cards.iter().map(CardEntry::of).collect() };
         let json = serde_json::to_string_pretty(&file).map_err(|error| Error::internal(format!("it cannot be written: {error}")))?;
         Ok(json + "\n")
@@ -234,10 +238,13 @@ fn shown(field: &'static str, text: String) -> Result<String, Flaw> {
 
 impl ProcessorEntry {
     fn checked(self) -> Result<Processor, Flaw> {
-        let ProcessorEntry { instructions, cores, caches, memory_bytes } = self;
+        let ProcessorEntry { instructions, bf16, cores, caches, memory_bytes } = self;
+        if bf16.is_some() && instructions != InstructionSet::Avx512 {
+            return Err(("bf16", format!("not of a processor with {instructions}")));
+        }
         let cores = within("cores", cores, 1..=MOST as u32)? as usize;
         let memory = memory_bytes.map(|memory| within("memory_bytes", memory, 1..=MOST_BYTES.0)).transpose()?;
-        Ok(Processor { instructions, cores, caches, memory: memory.map(Bytes) })
+        Ok(Processor { instructions, bf16, cores, caches, memory: memory.map(Bytes) })
     }
 }
 
@@ -361,7 +368,7 @@ mod tests {
 
     fn described() -> MachineDescription {
         let caches = Caches { l1: 32 << 10, l2: 1 << 20, l3: 32 << 20 };
-        let processor = Processor { instructions: InstructionSet::Avx2, cores: 8, caches, memory: Some(Bytes(64 << 30)) };
+        let processor = Processor { instructions: InstructionSet::Avx2, bf16: None, cores: 8, caches, memory: Some(Bytes(64 << 30)) };
         let simulated = PhysicalDevice::simulated("--sim-gpus", "t4:2x,peers=all,speed=2+1GiB,overhead=6MiB").unwrap();
         let real = PhysicalDevice {
             ordinal: 3,

@@ -17,5 +17,5 @@ pub use divide::{
     AllocatorKind, AllocatorOptions, Card, Division, LeftOut, Link, LogicalDevice, PinnedHost, Reserve, leaves_cards_out, resolve, seen,
     system_memory, visible_device_list,
 };
-pub use options::{CudnnMode, Environment, GpuConfig, MemoryLimit, Options, PlacementMode, Spill, VirtualDevices};
+pub use options::{CudnnMode, Environment, GpuConfig, MatmulPrecision, MemoryLimit, Options, PlacementMode, Spill, VirtualDevices};
 pub use physical::{ComputeCapability, PhysicalDevice, Simulation, stream_priorities};

@@ -10,7 +10,7 @@ use plimsoll::costs::Costs;
 use plimsoll::formats::read_config;
 use plimsoll::machine::{CudnnMode, MachineDescription};
 use plimsoll::tuned::Tuned;
-use plimsoll::{Bytes, Error, Options, PlacementMode, config, model};
+use plimsoll::{Bytes, Error, MatmulPrecision, Options, PlacementMode, config, model};
 
 use crate::failure::{Failure, OrUsage, Result, wrong_use};
 
@@ -62,6 +62,10 @@ pub struct DeviceOptions {
     /// Convolutions do all multiplications, also where a form with fewer is faster: results are a few bits closer to exact ones
     #[arg(long)]
     pub exact_convolutions: bool,
+    /// How products and convolutions of floats are computed on processors; bf16: operands may be rounded to bf16 where the processor has
+    /// instructions for that and it is predicted to be faster, sums are floats [default: float32]
+    #[arg(long, value_enum, value_name = "PRECISION")]
+    pub matmul_precision: Option<Precision>,
     /// Whether cuDNN computes products and convolutions on NVIDIA cards: where it is predicted to be faster than kernels of Plimsoll, wherever it
     /// can, or nowhere [default: auto]
     #[arg(long, value_enum, value_name = "WHERE")]
@@ -117,6 +121,13 @@ pub enum Placement {
     Auto,
     #[value(name = "auto:throughput")]
     AutoThroughput,
+}
+
+/// What operands of products are.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum Precision {
+    Float32,
+    Bf16,
 }
 
 /// Where cuDNN computes products and convolutions.
@@ -203,6 +214,11 @@ impl DeviceOptions {
             _ => PlacementMode::TensorFlow,
         };
         options.exact_convolutions |= self.exact_convolutions;
+        options.matmul_precision = match self.matmul_precision {
+            Some(Precision::Float32) => MatmulPrecision::Float32,
+            Some(Precision::Bf16) => MatmulPrecision::Bf16,
+            None => options.matmul_precision,
+        };
         options.cudnn = match self.cudnn {
             Some(Cudnn::Auto) => CudnnMode::Auto,
             Some(Cudnn::Always) => CudnnMode::Always,
@@ -315,6 +331,13 @@ mod tests {
         assert!(counted(&["CPU=2", "GPU=1"]).is_ok());
         let failure = counted(&["CPU=2", "GPU=1", "CPU=3"]).unwrap_err();
         assert!(failure.error().message().starts_with("--device-count CPU=2,GPU=1,CPU=3: a type has two counts"), "{failure:?}");
+    }
+
+    #[test]
+    fn the_precision_of_products_becomes_an_option() {
+        let of = |precision| options(|o| o.matmul_precision = precision).resolve(None).unwrap().matmul_precision;
+        assert_eq!([None, Some(Precision::Float32)].map(of), [MatmulPrecision::Float32; 2]);
+        assert_eq!(of(Some(Precision::Bf16)), MatmulPrecision::Bf16);
     }
 
     #[test]

@@ -32,7 +32,7 @@ pub use program::{BufferRef, Command, Partner, Place, Program, Wait, Work};
 pub use rounds::{Awaited, Round, Rounds};
 pub use run::{Bindings, Failure, Outside, Progress, Run};
 pub use seam::{Device, Executable, Timed, Tuner, Usage};
-pub use spec::{CardLink, CardPart, DeviceKind, DeviceSpec, InstructionSet, ModelledLink, RealCard};
+pub use spec::{Bf16Instructions, CardLink, CardPart, DeviceKind, DeviceSpec, InstructionSet, ModelledLink, RealCard};
 pub use threads::Threads;
 pub use trace::Trace;
 pub use tuned::{Tuned, TunedCudnn, TunedFor, TunedPart, TunedRequest};

@@ -69,6 +69,9 @@ pub struct DeviceSpec {
     pub alignment: u64,
     /// The instructions of the processor that computes for it.
     pub instructions: InstructionSet,
+    /// The instructions for products of numbers of bf16, where products and convolutions of floats may round their operands to bf16.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bf16: Option<Bf16Instructions>,
     /// The caches of that processor.
     #[serde(default)]
     pub caches: Caches,
@@ -185,6 +188,7 @@ impl DeviceSpec {
             granularity: DeviceSpec::CPU_GRANULARITY,
             alignment: DeviceSpec::CPU_ALIGNMENT,
             instructions,
+            bf16: None,
             caches: Caches::default(),
             threads,
             flops: instructions.flops() * f64::from(threads),
@@ -242,6 +246,7 @@ impl DeviceSpec {
         of("called", &self.name, &other.name, DeviceName::to_string)
             .or_else(|| of("a", &self.kind, &other.kind, DeviceKind::to_string))
             .or_else(|| of("computing with", &self.instructions, &other.instructions, InstructionSet::to_string))
+            .or_else(|| of("rounding operands of products:", &self.bf16.is_some(), &other.bf16.is_some(), bool::to_string))
             .or_else(|| of("computing with threads:", &self.threads, &other.threads, u32::to_string))
             .or_else(|| of("reserving multiples of", &self.granularity, &other.granularity, u64::to_string))
             .or_else(|| of("aligning buffers to", &self.alignment, &other.alignment, u64::to_string))
@@ -317,6 +322,24 @@ impl DeviceSpec {
     /// The predicted seconds of `cost` when the device does nothing else: it computes and moves bytes at the same time.
     pub fn seconds(&self, cost: Cost) -> f64 {
         (cost.flops / self.flops).max(cost.bytes / self.bandwidth)
+    }
+}
+
+/// Instructions that multiply pairs of numbers of bf16 and add the products to floats.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Bf16Instructions {
+    /// AVX512-BF16, with [`InstructionSet::Avx512`].
+    Avx512,
+}
+
+impl Bf16Instructions {
+    /// Those of this processor; none where it has none.
+    pub fn detect() -> Option<Bf16Instructions> {
+        #[cfg(target_arch = "x86_64")]
+        if InstructionSet::detect() == InstructionSet::Avx512 && is_x86_feature_detected!("avx512bf16") {
+            return Some(Bf16Instructions::Avx512);
+        }
+        None
     }
 }
 

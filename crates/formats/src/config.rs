@@ -43,6 +43,8 @@ message! {
         1000 exact_convolutions: bool,
         /// Whether cards may round floats to TF32: of this project, too. TensorFlow says that by a function.
         1001 tensor_float_32_execution: bool,
+        /// `float32` or `bf16`, how products of floats are computed on processors: of this project, too. Empty for `float32`.
+        1002 matmul_precision: String,
     }
     /// `tensorflow.GPUOptions`.
     pub struct GpuOptions {

@@ -5,6 +5,7 @@
 
 mod aligned;
 mod anchor;
+mod bf16;
 pub mod check;
 pub mod conv;
 pub mod crop;
@@ -14,6 +15,7 @@ mod evaluate;
 pub mod expr;
 mod fewer;
 pub mod fft;
+mod finish;
 mod gather;
 mod library;
 pub mod linalg;

@@ -2,7 +2,8 @@
 
 use plimsoll_base::{Code, DataType, Error, Panels, Result};
 use plimsoll_device::{
-    Cost, CpuLibrary, DeviceSpec, Fault, InstructionSet, KernelCall, LaidOut, Library, Load, Prepared, Step, StepArg, Variant,
+    Bf16Instructions, Cost, CpuLibrary, DeviceSpec, Fault, InstructionSet, KernelCall, LaidOut, Library, Load, Prepared, Step, StepArg,
+    Variant,
 };
 use plimsoll_request::check::Requirement;
 use plimsoll_request::conv::FilterForm;
@@ -18,8 +19,8 @@ use crate::packing::{Order, panels_of};
 use crate::random::RandomOp;
 use crate::simd::Isa;
 use crate::{
-    anchor, check, conv, crop, expr, fewer, fft, gather, linalg, load, lrn, movement, narrow, nn, norm, pool, random, reduce, resample,
-    sums, warp,
+    anchor, bf16, check, conv, crop, expr, fewer, fft, gather, linalg, load, lrn, movement, narrow, nn, norm, pool, random, reduce,
+    resample, sums, warp,
 };
 
 /// The kernels for processors, for every instruction set that they are compiled for.
@@ -101,8 +102,9 @@ pub(crate) fn winograd_name_of(isa: Isa) -> &'static str {
 /// The end of the names of variants that read a constant in panels. Their bits are those of the name before it.
 const IN_PANELS: &str = "-panels";
 
-/// The variants of a request; with an argument in panels where it is laid out.
-fn variants_of(isa: Isa, request: &KernelRequest, laid_out: Option<LaidOut>) -> Result<Vec<Variant>> {
+/// The variants of a request for a specification; with an argument in panels where it is laid out.
+fn variants_of(spec: &DeviceSpec, request: &KernelRequest, laid_out: Option<LaidOut>) -> Result<Vec<Variant>> {
+    let isa = isa_of(spec.instructions);
     let order = if laid_out.is_some() { Order::Panels } else { Order::Rows };
     let variant = |numerics: &str, Made { steps, between }: Made, loads: Vec<Load>| {
         let numerics: std::sync::Arc<str> = numerics.into();
@@ -120,16 +122,23 @@ fn variants_of(isa: Isa, request: &KernelRequest, laid_out: Option<LaidOut>) -> 
     if let Some((made, loads)) = fewer::prepare(isa, request, order)? {
         variants.push(variant(winograd_name_of(isa), made, loads));
     }
+    if spec.bf16.is_some()
+        && laid_out.is_none()
+        && let Some((made, loads)) = bf16::prepare(request)?
+    {
+        variants.push(variant(bf16::NAME, made, loads));
+    }
     Ok(variants)
 }
 
 impl Library for CpuKernels {
     fn variants(&self, spec: &DeviceSpec, request: &KernelRequest) -> Result<Vec<Variant>> {
-        variants_of(isa_of(spec.instructions), request, None)
+        variants_of(spec, request, None)
     }
 
     fn panels(&self, spec: &DeviceSpec, columns: u64) -> Option<Panels> {
-        panels_of(isa_of(spec.instructions), columns)
+        // Rounded, a constant is read row by row.
+        panels_of(isa_of(spec.instructions), columns).filter(|_| spec.bf16.is_none())
     }
 
     fn laid_out(&self, spec: &DeviceSpec, request: &KernelRequest, laid_out: LaidOut) -> Result<Vec<Variant>> {
@@ -137,7 +146,7 @@ impl Library for CpuKernels {
         if !anchor::reads_panels(isa, request, laid_out) {
             return Ok(Vec::new());
         }
-        variants_of(isa, request, Some(laid_out))
+        variants_of(spec, request, Some(laid_out))
     }
 
     fn takes(&self, _: &DeviceSpec, first: &KernelRequest, second: &KernelRequest) -> bool {
@@ -149,7 +158,11 @@ impl Library for CpuKernels {
 
     fn part(&self, spec: &DeviceSpec, request: &KernelRequest, numerics: &str, rows: Rows) -> Option<Part> {
         let isa = isa_of(spec.instructions);
-        sums::part(isa, request, numerics == winograd_name_of(isa), rows)
+        match request {
+            // Its parts of images are those of whole requests.
+            KernelRequest::ConvBackpropFilter { .. } if numerics == bf16::NAME => None,
+            _ => sums::part(isa, request, numerics == winograd_name_of(isa), rows),
+        }
     }
 
     fn rows(&self, request: &KernelRequest) -> Option<u64> {
@@ -168,6 +181,9 @@ impl CpuLibrary for CpuKernels {
         let made = match name {
             Some(name) if name == name_of(isa) => Some(make_of(isa, &call.request, order)?),
             Some(name) if name == winograd_name_of(isa) => fewer::prepare(isa, &call.request, order)?.map(|(made, _)| made),
+            Some(bf16::NAME) if order == Order::Rows && Bf16Instructions::detect().is_some() => {
+                bf16::prepare(&call.request)?.map(|(made, _)| made)
+            }
             _ => None,
         };
         let steps = made.ok_or_else(|| Error::unimplemented(format!("no kernel is called {}", call.variant.name)))?.steps;

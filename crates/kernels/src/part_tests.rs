@@ -1,7 +1,7 @@
 //! Parts of the rows of a request give the bits of the whole, by kernels of the same numerics.
 
 use plimsoll_base::{DataType, Random};
-use plimsoll_device::{DeviceSpec, InstructionSet, Library};
+use plimsoll_device::{Bf16Instructions, DeviceSpec, InstructionSet, Library};
 use plimsoll_request::anchor::{Anchor, Epilogue};
 use plimsoll_request::conv::{ConvSpec, FilterForm};
 use plimsoll_request::expr::{BinaryOp, Expr, ExprBuilder, UnaryOp};
@@ -14,10 +14,10 @@ use plimsoll_request::reduce::{ReduceOp, Reduction};
 use plimsoll_request::window::{Axes, Layout, WindowAxis};
 use plimsoll_request::{KernelRequest, Rows};
 
-use crate::CpuKernels;
 use crate::evaluate::{run_made, run_onto};
 use crate::library::{Made, available, make, name_of, winograd_name_of};
 use crate::simd::Isa;
+use crate::{CpuKernels, bf16};
 
 fn axes(size: u64, taps: u64, stride: u64) -> Axes {
     let positions = size.div_ceil(stride);
@@ -159,7 +159,10 @@ fn requests() -> Vec<KernelRequest> {
 fn made(isa: Isa, request: &KernelRequest) -> Vec<(&'static str, Made)> {
     let exact = make(isa, request).ok().map(|made| (name_of(isa), made));
     let fewer = crate::fewer::prepare(isa, request, crate::packing::Order::Rows).ok().flatten();
-    exact.into_iter().chain(fewer.map(|(made, _)| (winograd_name_of(isa), made))).collect()
+    let has_bf16 = isa == Isa::Avx512 && Bf16Instructions::detect().is_some();
+    let bf16 = has_bf16.then(|| bf16::prepare(request).ok().flatten()).flatten();
+    let others = [(winograd_name_of(isa), fewer), (bf16::NAME, bf16)].into_iter().filter_map(|(name, made)| Some((name, made?.0)));
+    exact.into_iter().chain(others).collect()
 }
 
 /// The kernels of a request that are of these numerics.

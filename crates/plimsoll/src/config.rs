@@ -10,7 +10,7 @@ use plimsoll_formats::{ConfigProto, apply_config};
 /// optimisers are not followed, and sessions always have threads of their own.
 ///
 /// # Errors
-/// UNIMPLEMENTED for fields that would change the run and are not built yet.
+/// UNIMPLEMENTED for fields that would change the run and are not built yet. INVALID_ARGUMENT for a precision of products that there is not.
 pub fn apply(config: &ConfigProto, options: &mut Options) -> Result<()> {
     let not_yet = |what: &str| Err(Error::unimplemented(format!("not yet: {what} in a ConfigProto")));
     if !config.session_inter_op_thread_pool.is_empty() {
@@ -20,6 +20,9 @@ pub fn apply(config: &ConfigProto, options: &mut Options) -> Result<()> {
         return not_yet("operation_timeout_in_ms");
     }
     apply_config(config, options);
+    if let Some(experimental) = config.experimental.as_ref().filter(|experimental| !experimental.matmul_precision.is_empty()) {
+        options.matmul_precision = experimental.matmul_precision.parse()?;
+    }
     Ok(())
 }
 
@@ -27,6 +30,7 @@ pub fn apply(config: &ConfigProto, options: &mut Options) -> Result<()> {
 mod tests {
     use super::*;
     use plimsoll_base::Code;
+    use plimsoll_cards::MatmulPrecision;
     use plimsoll_formats::read_config;
 
     #[test]
@@ -50,6 +54,10 @@ mod tests {
         };
         assert_eq!(notes("gpu_options { allow_growth: true }"), ["gpu_options has no effect: no GPU is seen"]);
         assert!(notes("gpu_options { }").is_empty());
+        let mut options = Options::new();
+        apply(&read_config(b"experimental { matmul_precision: 'bf16' }").unwrap(), &mut options).unwrap();
+        assert_eq!(options.matmul_precision, MatmulPrecision::Bf16);
+        assert_eq!(read("experimental { matmul_precision: 'bf8' }").unwrap_err().code(), Code::InvalidArgument);
         for text in ["session_inter_op_thread_pool { num_threads: 1 }", "operation_timeout_in_ms: 5"] {
             assert_eq!(read(text).unwrap_err().code(), Code::Unimplemented, "{text}");
         }

@@ -73,7 +73,7 @@ impl Devices {
         let asking = Arc::default();
         let (mut division, gpus) = crate::cards::open(found, options, environment, &asking)?;
         division.notes.extend(untimed(options, &gpus));
-        let cpus = crate::cards::processors(&division, &processor, threads).into_iter();
+        let cpus = crate::cards::processors(&division, &processor, threads, options).into_iter();
         let cpus = cpus.map(|spec| Arc::new(CpuDevice::new(spec, pool.clone(), Arc::new(CpuKernels))) as Arc<dyn Device>);
         let cpus: Vec<Arc<dyn Device>> = cpus.collect();
         let files = division.of(DeviceKind::Spill).map(|file| spill(file, &*cpus[0])).collect::<Result<Vec<_>>>()?;

@@ -31,6 +31,8 @@ pub struct Given {
     spill: Option<String>,
     /// Whether convolutions do all multiplications; a ConfigProto may ask for it, too.
     exact_convolutions: bool,
+    /// How products of floats are computed on processors; a ConfigProto may say it, too.
+    matmul_precision: Option<String>,
     /// Whether a plan over a limit is made to fit.
     fit: bool,
     /// The description of a machine that need not be here.
@@ -55,6 +57,9 @@ impl Given {
         }
         options.spill = self.spill.as_deref().map(str::parse).transpose()?;
         options.exact_convolutions |= self.exact_convolutions;
+        if let Some(precision) = &self.matmul_precision {
+            options.matmul_precision = precision.parse()?;
+        }
         Ok(options)
     }
 

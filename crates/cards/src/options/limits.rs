@@ -6,7 +6,7 @@ use plimsoll_base::{Bytes, Code, Error, Result};
 use plimsoll_device::DeviceKind;
 
 use super::resolve::MOST;
-use super::{MemoryLimit, Options, Spill};
+use super::{MatmulPrecision, MemoryLimit, Options, Spill};
 
 impl Options {
     /// Whether the flags are as they should be, whatever the machine.
@@ -22,6 +22,10 @@ impl Options {
         let wrong = |what: &str, remedy: &str| Err(Error::invalid_argument(what.to_string()).with_remedy(remedy));
         if self.preallocate && self.allow_growth == Some(true) {
             return wrong("--preallocate and --allow-growth contradict each other", "leave one of them out");
+        }
+        if self.exact_convolutions && self.matmul_precision != MatmulPrecision::Float32 {
+            let what = format!("--exact-convolutions and --matmul-precision {} contradict each other", self.matmul_precision);
+            return wrong(&what, "leave one of them out");
         }
         if self.buckets.contains(&0) {
             return wrong("a bucket of size 0", "name sizes above 0");

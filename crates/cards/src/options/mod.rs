@@ -9,11 +9,12 @@ mod spill;
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use plimsoll_base::{Bytes, Error, Result};
-use plimsoll_device::{Costs, DeviceKind, Tuned};
+use plimsoll_device::{Bf16Instructions, Costs, DeviceKind, Tuned};
 
 pub use environment::Environment;
 pub use gpu::{GpuConfig, VirtualDevices};
@@ -55,6 +56,45 @@ pub enum CudnnMode {
     Always,
     /// Nowhere; it is not loaded.
     Never,
+}
+
+/// How products and convolutions of floats are computed on processors. Read and printed as `float32` and `bf16`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MatmulPrecision {
+    /// Operands are floats.
+    #[default]
+    Float32,
+    /// Operands may be rounded to bf16 (7 bits behind the first), where the processor has instructions for that and it is predicted to be
+    /// faster. Sums are floats. An operand is at most 2^-8 off, relative to itself.
+    Bf16,
+}
+
+impl MatmulPrecision {
+    /// The instructions that round, of those that a processor has; none where operands stay floats.
+    pub fn instructions(self, has: Option<Bf16Instructions>) -> Option<Bf16Instructions> {
+        has.filter(|_| self == MatmulPrecision::Bf16)
+    }
+}
+
+impl fmt::Display for MatmulPrecision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            MatmulPrecision::Float32 => "float32",
+            MatmulPrecision::Bf16 => "bf16",
+        })
+    }
+}
+
+impl FromStr for MatmulPrecision {
+    type Err = Error;
+
+    /// # Errors
+    /// INVALID_ARGUMENT for another word.
+    fn from_str(text: &str) -> Result<MatmulPrecision> {
+        let all = [MatmulPrecision::Float32, MatmulPrecision::Bf16];
+        let known = all.into_iter().find(|precision| precision.to_string() == text);
+        known.ok_or_else(|| Error::invalid_argument(format!("a precision of products called {text:?}")).with_remedy("float32 or bf16"))
+    }
 }
 
 /// A memory limit as it was given. Prints as it is written: `GPU:0=1GiB+1GiB`.
@@ -104,6 +144,8 @@ pub struct Options {
     /// Whether convolutions do all multiplications, also where Winograd's form is faster. That has errors of up to 1e-5 of the largest
     /// result, beside about 1e-6.
     pub exact_convolutions: bool,
+    /// How products and convolutions of floats are computed on processors.
+    pub matmul_precision: MatmulPrecision,
     /// Whether cuDNN computes products and convolutions on NVIDIA cards.
     pub cudnn: CudnnMode,
     /// Whether cuDNN may round floats to TF32 (10 bits behind the first), as TensorFlow does unless
@@ -164,6 +206,7 @@ impl Default for Options {
             fit: true,
             spill: None,
             exact_convolutions: false,
+            matmul_precision: MatmulPrecision::Float32,
             cudnn: CudnnMode::Auto,
             tensor_float_32: false,
             cudnn_workspace: None,
@@ -314,6 +357,8 @@ setters! {
     fit: bool;
     /// Whether convolutions do all multiplications.
     exact_convolutions: bool;
+    /// How products and convolutions of floats are computed on processors.
+    matmul_precision: MatmulPrecision;
     /// Whether cuDNN computes products and convolutions on NVIDIA cards.
     cudnn: CudnnMode;
     /// Whether cuDNN may round floats to TF32.

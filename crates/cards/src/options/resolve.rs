@@ -1,7 +1,7 @@
 //! From options to logical devices.
 
 use plimsoll_base::{Error, Result};
-use plimsoll_device::{DeviceKind, DeviceSpec, InstructionSet};
+use plimsoll_device::{Bf16Instructions, DeviceKind, DeviceSpec, InstructionSet};
 
 use super::{Environment, Options};
 use crate::{PhysicalDevice, resolve};
@@ -63,10 +63,12 @@ impl Options {
     /// # Errors
     /// INVALID_ARGUMENT for options that contradict each other or the machine; NOT_FOUND for no CPU, as in TensorFlow;
     pub fn resolve(&self) -> Result<Vec<DeviceSpec>> {
-        self.resolve_on(self.threads()? as u32, InstructionSet::detect())
+        let bf16 = self.matmul_precision.instructions(Bf16Instructions::detect());
+        let specs = self.resolve_on(self.threads()? as u32, InstructionSet::detect())?;
+        Ok(specs.into_iter().map(|spec| DeviceSpec { bf16, ..spec }).collect())
     }
 
-    /// As [`Options::resolve`], for a machine that computes with so many threads of those instructions.
+    /// As [`Options::resolve`], for a machine that computes with so many threads of those instructions, and has none for bf16.
     ///
     /// # Errors
     /// As [`Options::resolve`].

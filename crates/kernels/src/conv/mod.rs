@@ -7,10 +7,9 @@ mod depthwise;
 mod direct;
 mod doubles;
 mod filter;
-mod finish;
 pub(crate) mod groups;
-mod pass;
-mod pooled;
+pub(crate) mod pass;
+pub(crate) mod pooled;
 #[cfg(test)]
 mod tests;
 mod tiles;

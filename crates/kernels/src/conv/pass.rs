@@ -10,7 +10,7 @@ const TERMS: usize = 1024;
 
 /// One axis of a pass.
 #[derive(Debug)]
-pub(super) struct Side {
+pub(crate) struct Side {
     pub axis: Axis,
     pub runs: Vec<Run>,
     /// Position `p` is the result's `start + step * p`.
@@ -22,12 +22,12 @@ pub(super) struct Side {
 }
 
 impl Side {
-    pub(super) fn forward(axis: Axis) -> Side {
+    pub(crate) fn forward(axis: Axis) -> Side {
         Side { runs: axis.runs(), axis, start: 0, step: 1, tap_start: 0, tap_step: 1 }
     }
 
     /// For the positions of `axis`'s operand whose remainder is `start`.
-    pub(super) fn backward(axis: Axis, start: usize) -> Side {
+    pub(crate) fn backward(axis: Axis, start: usize) -> Side {
         // The operand's index `start` is met by taps `first`, `first + step` and so on, if there are any.
         let from_start = start as isize + axis.pad;
         let (stride, dilation) = (axis.stride as isize, axis.dilation as isize);
@@ -52,7 +52,7 @@ impl Side {
 
 impl Side {
     /// The positions of this side that are among these of the result.
-    pub(super) fn positions_in(&self, range: &Range<usize>) -> Range<usize> {
+    pub(crate) fn positions_in(&self, range: &Range<usize>) -> Range<usize> {
         let before = |bound: usize| bound.saturating_sub(self.start).div_ceil(self.step);
         before(range.start)..before(range.end)
     }

@@ -35,7 +35,7 @@ struct Pooled {
 }
 
 /// What is pooled, and how. Both fit.
-pub(super) struct Of<'a> {
+pub(crate) struct Of<'a> {
     spec: &'a ConvSpec,
     pooling: &'a Pooling,
     /// Arguments of the convolution before its result.
@@ -45,7 +45,7 @@ pub(super) struct Of<'a> {
 impl<'a> Of<'a> {
     /// # Errors
     /// INVALID_ARGUMENT where the two do not fit.
-    pub(super) fn new(spec: &'a ConvSpec, epilogue: Option<&Epilogue>, pooling: &'a Pooling) -> Result<Of<'a>> {
+    pub(crate) fn new(spec: &'a ConvSpec, epilogue: Option<&Epilogue>, pooling: &'a Pooling) -> Result<Of<'a>> {
         let fits = pooling.spec.input() == spec.output()
             && spec.axes.filled()[0] == WindowAxis::ONE
             && pooling.maxima == Maxima::First
@@ -58,7 +58,7 @@ impl<'a> Of<'a> {
     }
 
     /// The pooling behind the convolution's kernel, of which a piece is so many images.
-    pub(super) fn behind(self, isa: Isa, conv: Prepared, images: usize) -> Result<Prepared> {
+    pub(crate) fn behind(self, isa: Isa, conv: Prepared, images: usize) -> Result<Prepared> {
         let Of { spec, pooling, operands } = self;
         let pool = PoolImages::new(isa, pooling)?;
         let image = elements(&spec.output()[1..])?;

@@ -4,7 +4,7 @@ use plimsoll_request::product::Places;
 
 /// The first elements of the matrices A, B and C of each product.
 #[derive(Clone, Debug)]
-pub(super) struct Matrices {
+pub(crate) struct Matrices {
     /// The dimensions that number the products, without those of 1, and how far apart the matrices are along each.
     dims: Vec<(usize, [usize; 3])>,
 }
@@ -13,6 +13,11 @@ impl Matrices {
     pub fn new(places: &Places) -> Matrices {
         let dim = |at: usize| (places.sizes[at] as usize, [places.a, places.b, places.c].map(|place| place.matrix[at] as usize));
         Matrices { dims: (0..Places::DIMS).map(dim).filter(|(size, _)| *size != 1).collect() }
+    }
+
+    /// Whether all products have one matrix B.
+    pub fn share_b(&self) -> bool {
+        self.dims.iter().all(|(_, strides)| strides[1] == 0)
     }
 
     /// The offsets of product `number`'s matrices in their arguments.

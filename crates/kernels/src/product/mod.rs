@@ -19,6 +19,7 @@ use plimsoll_request::product::ProductSpec;
 pub use blocked::Tuning;
 pub(crate) use blocked::reads_panels;
 pub use generic::product_generic;
+pub(crate) use matrices::Matrices;
 
 /// The product of float matrices. Arguments: A, B, C; with an epilogue A, B, its further operands, its results, each dense of
 /// `[m, n]`.

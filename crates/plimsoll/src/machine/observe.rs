@@ -3,8 +3,8 @@
 use std::sync::OnceLock;
 
 use plimsoll_base::{Bytes, Code, Error, Result};
-use plimsoll_cards::{Card, CudnnMode, Division, Environment, Options, PhysicalDevice, resolve, seen};
-use plimsoll_device::{DeviceKind, InstructionSet};
+use plimsoll_cards::{Card, CudnnMode, Division, Environment, MatmulPrecision, Options, PhysicalDevice, resolve, seen};
+use plimsoll_device::{Bf16Instructions, DeviceKind, InstructionSet};
 use plimsoll_device_cuda::{ComputeLibrary, EngineLimits, Look, NvidiaCard, Nvml, ProcessKind, subtract};
 use plimsoll_machine::{Entry, Guarantee, History, LastUse, Machine, Scope, Share, Snapshot, StateDir};
 
@@ -42,6 +42,13 @@ fn on_cudnn(options: &Options, environment: &Environment) -> String {
     format!("cuDNN computes products and convolutions {where_}, with {floats} and at most {workspace} of workspace (--cudnn-workspace)")
 }
 
+/// What the processor does where products may round their operands.
+fn products(precision: MatmulPrecision) -> Option<String> {
+    let here = if Bf16Instructions::detect().is_some() { "may round" } else { "cannot round (it has no AVX512-BF16)" };
+    (precision == MatmulPrecision::Bf16)
+        .then(|| format!("the processor {here} operands of products and convolutions to bf16 (--matmul-precision)"))
+}
+
 impl Observer {
     /// Gets ready to look at the machine as a program with these options and variables would find it. PLIMSOLL_NVML names
     /// another library than the driver's; empty, none is loaded.
@@ -74,6 +81,7 @@ impl Observer {
         let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
         let threads = options.threads_in(environment, cores)?;
         let mut notes = vec![format!("{cores} cores may be used by this process, {threads} threads compute (--intra-op)")];
+        notes.extend(products(options.matmul_precision));
         let nvml = Nvml::find(environment);
         notes.extend(under);
         let state = (!simulated.is_empty()).then(StateDir::find);

@@ -129,7 +129,8 @@ pub(crate) fn described(
 ) -> Result<(Division, Vec<Arc<dyn Device>>)> {
     let (division, gpus) = gpus(machine, Planning { options, environment, planner: None })?;
     let threads = options.threads_in(&Environment::new(), machine.processor.cores)?;
-    let cpus = super::processors(&division, &machine.processor, threads).into_iter().map(|spec| DescribedDevice::with(spec, CpuKernels));
+    let cpus = super::processors(&division, &machine.processor, threads, options).into_iter();
+    let cpus = cpus.map(|spec| DescribedDevice::with(spec, CpuKernels));
     let files = division.of(DeviceKind::Spill).map(|file| DescribedDevice::with(file.spill_spec(), NoKernels));
     let devices = cpus.chain(gpus).chain(files).collect();
     Ok((division, devices))

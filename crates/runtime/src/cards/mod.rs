@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use plimsoll_base::{Bytes, Code, Error, Result};
 use plimsoll_cards::{Division, Environment, LogicalDevice, Options, PhysicalDevice, Processor, Reserve, resolve};
-use plimsoll_device::{Device, DeviceKind, DeviceSpec, InstructionSet};
+use plimsoll_device::{Bf16Instructions, Device, DeviceKind, DeviceSpec, InstructionSet};
 use plimsoll_device_cuda::{CudaCard, CudaDevice, EngineLimits, GraphUse};
 use plimsoll_device_sim::{Compute, SimDevice};
 use plimsoll_kernels::CpuKernels;
@@ -27,16 +27,19 @@ use seat::Seat;
 pub(crate) fn processor() -> Processor {
     Processor {
         instructions: InstructionSet::detect(),
+        bf16: Bf16Instructions::detect(),
         cores: std::thread::available_parallelism().map_or(1, |cores| cores.get()),
         caches: plimsoll_device_cpu::caches(),
         memory: plimsoll_memory::physical_memory(),
     }
 }
 
-/// The logical devices of a processor that computes with so many threads.
-pub(crate) fn processors(division: &Division, processor: &Processor, threads: usize) -> Vec<DeviceSpec> {
+/// The logical devices of a processor that computes with so many threads, as the options say.
+pub(crate) fn processors(division: &Division, processor: &Processor, threads: usize, options: &Options) -> Vec<DeviceSpec> {
+    let bf16 = options.matmul_precision.instructions(processor.bf16);
     let spec = |cpu: &LogicalDevice| DeviceSpec {
         machine: processor.memory,
+        bf16,
         caches: processor.caches,
         ..cpu.cpu_spec(threads as u32, processor.instructions)
     };

@@ -172,9 +172,10 @@ class GraphOptions(Message):
 
 
 class ConfigProtoExperimental(Message):
-    """ConfigProto.Experimental, with fields of Plimsoll's own: convolutions that do all multiplications, and cards that round to TF32."""
+    """ConfigProto.Experimental, with fields of Plimsoll's own: convolutions that do all multiplications, cards that round to TF32, and the precision
+    of products on processors."""
 
-    _fields = {"exact_convolutions": bool, "tensor_float_32_execution": bool}
+    _fields = {"exact_convolutions": bool, "tensor_float_32_execution": bool, "matmul_precision": str}
 
 
 class ConfigProto(Message):

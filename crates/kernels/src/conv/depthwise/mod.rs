@@ -10,12 +10,12 @@ use plimsoll_base::{DataType, Error, Result};
 use plimsoll_device::{Args, Cost, CpuKernel, Fault, Prepared};
 
 use super::axis::{Axis, Run};
-use super::finish::Finish;
 use super::groups::{GROUP, get, groups, put};
 use super::{Sizes, doubles};
 use crate::cut::Cut;
 use crate::element::{InFloats, of_type};
 use crate::expr::{Bases, Changes, Link};
+use crate::finish::Finish;
 use crate::packing::part;
 use crate::simd::{Isa, Vectorised};
 use plimsoll_request::anchor::Epilogue;

@@ -16,11 +16,11 @@ use plimsoll_base::{DataType, Error, Result};
 use plimsoll_device::{Args, Cost, CpuKernel, Fault, Prepared};
 
 use super::Sizes;
-use super::finish::Finish;
 use super::pass::{Pass, Side};
 use super::tiles::{self, Code, Panel, code};
 use crate::element::InFloats;
 use crate::expr::{Bases, Chain};
+use crate::finish::Finish;
 use crate::packing::{Order, Packing, packing};
 use crate::simd::Isa;
 use plimsoll_request::anchor::Epilogue;

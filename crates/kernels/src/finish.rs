@@ -1,4 +1,4 @@
-//! The expression on a convolution's results before they leave the cache.
+//! The expression on the results of a product or a convolution before they leave the cache.
 
 use plimsoll_base::{DataType, Error, Result};
 use plimsoll_device::Prepared;
@@ -7,8 +7,8 @@ use crate::expr::{Chain, TileProgram};
 use crate::simd::Isa;
 use plimsoll_request::anchor::Epilogue;
 
-/// An epilogue, prepared. Arguments are the convolution's two operands, its further operands, its results.
-pub(super) struct Finish {
+/// An epilogue, prepared. Arguments are the two operands, its further operands, its results.
+pub(crate) struct Finish {
     pub program: TileProgram,
     /// The expression as changes of a tile of results, where it is a chain: it takes the program's place.
     pub chain: Option<Chain>,
@@ -23,7 +23,7 @@ pub(super) struct Finish {
 
 impl Finish {
     /// Of results of that shape.
-    pub(super) fn new(isa: Isa, shape: &[u64], epilogue: Epilogue) -> Result<Finish> {
+    pub(crate) fn new(isa: Isa, shape: &[u64], epilogue: Epilogue) -> Result<Finish> {
         let Epilogue { expr, operands } = epilogue;
         if expr.inputs().first() != Some(&DataType::Float) {
             return Err(Error::invalid_argument("operand 0 of an epilogue is the convolution, a float"));
@@ -39,17 +39,17 @@ impl Finish {
     }
 
     /// Whether results wait in the worker's scratch for the program.
-    pub(super) fn waits(&self) -> bool {
+    pub(crate) fn waits(&self) -> bool {
         self.chain.is_none() && self.in_result.is_none()
     }
 
     /// Bytes of the worker's scratch that the program takes.
-    pub(super) fn scratch(&self) -> usize {
+    pub(crate) fn scratch(&self) -> usize {
         if self.chain.is_some() { 0 } else { (self.program.scratch() as usize).next_multiple_of(64) }
     }
 
     /// Adds its part to the costs, and says which of its further operands may lie where a result does.
-    pub(super) fn describe(&self, prepared: &mut Prepared) {
+    pub(crate) fn describe(&self, prepared: &mut Prepared) {
         prepared.cost = prepared.cost + self.program.cost();
         // The convolution goes from the cache to the expression.
         prepared.cost.bytes -= 8.0 * self.program.total() as f64;
