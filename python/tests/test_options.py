@@ -94,6 +94,25 @@ def test_convolutions_are_exact_where_that_is_asked_for():
         plimsoll.Session(graph, exact_convolutions="yes")
 
 
+def test_operands_of_products_are_rounded_where_that_is_asked_for():
+    graph, feed = convolution(), {"x:0": np.random.default_rng(2).normal(size=(1, 28, 28, 128)).astype("f4")}
+
+    def of(**options):
+        with plimsoll.Session(graph, **options) as session:
+            return session.run("y:0", feed)
+
+    exact, rounded = of(exact_convolutions=True), of(matmul_precision="bf16")
+    # As far as bf16 goes, or as they were where the processor has no instructions for it.
+    assert 0 <= np.abs(rounded - exact).max() <= np.abs(exact).max() / 64
+    experimental = tf.ConfigProto.Experimental(matmul_precision="bf16")
+    for config in ("allow_soft_placement: true experimental { matmul_precision: 'bf16' }", tf.ConfigProto(experimental=experimental)):
+        assert of(config=config).tobytes() == rounded.tobytes()
+    assert of(matmul_precision="float32").tobytes() == of().tobytes()
+    for options in ({"matmul_precision": "bf8"}, {"matmul_precision": "bf16", "exact_convolutions": True}):
+        with pytest.raises(plimsoll.errors.InvalidArgumentError):
+            plimsoll.Session(graph, **options)
+
+
 @pytest.fixture
 def description(machine, tmp_path, monkeypatch):
     """A machine with two cards that is not here."""

@@ -15,7 +15,7 @@ use plimsoll_request::window::{Layout, WindowAxis};
 
 use super::results::{Left, Results, Side as Right, Target};
 use super::right::{Of, Right as Packed, Tap};
-use super::tiles::{Panel, Run};
+use super::tiles::{PAIRED, Panel, Run, time_of};
 use super::{Kernels, PIECES, convert};
 use crate::conv::{Sizes, pass};
 use crate::cut::elements;
@@ -184,7 +184,7 @@ pub(super) fn prepare(spec: &ConvSpec, is_gradient: bool, epilogue: Option<Epilo
         };
         let all = (0..images).flat_map(|number| (0..most).map(move |row| (number, row)));
         let rows = all.flat_map(|(number, row)| (0..x.axis.positions).map(move |column| [number, row, column])).map(window).collect();
-        issued += 2.0 * (batch * y.axis.positions * x.axis.positions) as f64 * packed.side(pairs) as f64;
+        issued += 2.0 * (batch * y.axis.positions * x.axis.positions * pairs * PAIRED) as f64 * time_of(&panels);
         passes.push(Pass { width, runs, side: numbers, pairs, rows, y, x });
         numbers += packed.side(pairs);
     }
@@ -319,14 +319,11 @@ impl Conv {
             let Some(line) = line.filter(|_| begin < end) else { return zeros(0..width as isize) };
             zeros(0..begin - first);
             zeros(end - first..width as isize);
-            let (mut from, mut to) = (line.offset(begin * terms as isize), to.offset((begin - first) * even as isize));
-            if terms == even {
-                return convert::row(from, (end - begin) as usize * terms, to);
-            }
-            for _ in begin..end {
-                convert::row(from, terms, to);
-                to.add(terms).write(0);
-                (from, to) = (from.add(terms), to.add(even));
+            let (from, to) = (line.offset(begin * terms as isize), to.offset((begin - first) * even as isize));
+            let positions = (end - begin) as usize;
+            match terms == even {
+                true => convert::rows(from, 0, positions * terms, 1, to, 0),
+                false => convert::rows(from, terms, terms, positions, to, even),
             }
         }
     }

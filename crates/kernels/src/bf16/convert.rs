@@ -1,57 +1,46 @@
 //! Floats rounded to bf16, to the nearest and ties to even. Numbers below the least normal one become 0, as the instructions have it.
 
-/// `(from, count, to)`: so many numbers that follow each other.
-///
-/// # Safety
-/// They are there, and room for as many. The processor has AVX512-BF16.
-pub(super) unsafe fn row(from: *const f32, count: usize, to: *mut u16) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: the caller's promise.
-    unsafe {
-        code::row(from, count, to);
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = (from, count, to);
+macro_rules! functions {
+    ($($(#[$doc:meta])* fn $name:ident($($arg:ident: $type:ty),*);)*) => {
+        $($(#[$doc])*
+        pub(super) unsafe fn $name($($arg: $type),*) {
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: the caller's promise.
+            unsafe {
+                code::$name($($arg),*);
+            }
+            #[cfg(not(target_arch = "x86_64"))]
+            let _ = ($($arg),*);
+        })*
+    };
 }
 
-/// Pairs of two rows of so many columns: `[column][2]`, `width` of them, those beyond `columns` zeros. A row that is null is of zeros.
-///
-/// # Safety
-/// As [`row`]; `width` is a multiple of 16.
-pub(super) unsafe fn pairs_of_rows([first, second]: [*const f32; 2], columns: usize, width: usize, to: *mut u16) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: the caller's promise.
-    unsafe {
-        code::pairs_of_rows([first, second], columns, width, to);
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = (first, second, columns, width, to);
-}
-
-/// Pairs of terms, rows of so many columns that lie `row` numbers apart: `[pair][width][2]`. What is beyond is zeros.
-///
-/// # Safety
-/// As [`pairs_of_rows`].
-pub(super) unsafe fn pairs_of_terms(from: *const f32, row: usize, columns: usize, terms: usize, width: usize, to: *mut u16) {
-    for pair in 0..terms.div_ceil(2) {
-        let of = |term: usize| if term < terms { from.wrapping_add(term * row) } else { std::ptr::null() };
-        // SAFETY: the caller's promise.
-        unsafe { pairs_of_rows([of(2 * pair), of(2 * pair + 1)], columns, width, to.add(2 * pair * width)) };
-    }
-}
-
-/// Pairs of the `terms` numbers of so many columns, which lie `column` numbers apart: `[pair][width][2]`. What is beyond is zeros.
-///
-/// # Safety
-/// As [`pairs_of_rows`].
-pub(super) unsafe fn pairs_of_columns(from: *const f32, column: usize, columns: usize, terms: usize, width: usize, to: *mut u16) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: the caller's promise.
-    unsafe {
-        code::pairs_of_columns(from, column, columns, terms, width, to);
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = (from, column, columns, terms, width, to);
+functions! {
+    /// So many rows of `count` numbers that follow each other. Where `count` is odd, a zero follows.
+    ///
+    /// # Safety
+    /// They are there, and room for as many. The processor has AVX512-BF16.
+    fn rows(from: *const f32, from_row: usize, count: usize, rows: usize, to: *mut u16, to_row: usize);
+    /// Pairs of two rows of so many columns: `[column][2]`, `width` of them, those beyond `columns` zeros. A row that is null is of zeros.
+    ///
+    /// # Safety
+    /// As [`rows`]; `width` is a multiple of 16.
+    fn pairs_of_rows(both: [*const f32; 2], columns: usize, width: usize, to: *mut u16);
+    /// As [`pairs_of_rows`], of so many rows, each with the one that is `apart` numbers behind it: `[row][width][2]`.
+    ///
+    /// # Safety
+    /// As [`pairs_of_rows`].
+    fn pairs_of_neighbours(from: *const f32, from_row: usize, apart: usize, rows: usize, columns: usize, width: usize, to: *mut u16);
+    /// Pairs of terms, rows of so many columns that lie `row` numbers apart: `[pair][width][2]`. What is beyond is zeros.
+    ///
+    /// # Safety
+    /// As [`pairs_of_rows`].
+    fn pairs_of_terms(from: *const f32, row: usize, columns: usize, terms: usize, width: usize, to: *mut u16);
+    /// Pairs of the `terms` numbers of so many columns, which lie `column` numbers apart: `[pair][width][2]`. What is beyond is zeros.
+    ///
+    /// # Safety
+    /// As [`pairs_of_rows`].
+    fn pairs_of_columns(from: *const f32, column: usize, columns: usize, terms: usize, width: usize, to: *mut u16);
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -76,6 +65,7 @@ mod code {
     };
 
     /// The first `count` numbers, then zeros.
+    #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bf16")]
     unsafe fn load(from: *const f32, count: usize) -> __m512 {
         // SAFETY: the caller's promise.
@@ -89,6 +79,7 @@ mod code {
     }
 
     /// The numbers of both, rounded: those of `first` come first.
+    #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bf16")]
     unsafe fn rounded(first: __m512, second: __m512) -> __m512i {
         // SAFETY: both types are 64 bytes of numbers.
@@ -96,7 +87,22 @@ mod code {
     }
 
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bf16")]
-    pub(super) unsafe fn row(from: *const f32, count: usize, to: *mut u16) {
+    pub(super) unsafe fn rows(from: *const f32, from_row: usize, count: usize, rows: usize, to: *mut u16, to_row: usize) {
+        for number in 0..rows {
+            // SAFETY: the caller's promise.
+            unsafe {
+                let to = to.add(number * to_row);
+                row(from.add(number * from_row), count, to);
+                if count % 2 == 1 {
+                    to.add(count).write(0);
+                }
+            }
+        }
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bf16")]
+    unsafe fn row(from: *const f32, count: usize, to: *mut u16) {
         let mut at = 0;
         // SAFETY: the caller's promise: `count` numbers, and room for as many.
         unsafe {
@@ -114,6 +120,37 @@ mod code {
         }
     }
 
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bf16")]
+    pub(super) unsafe fn pairs_of_neighbours(
+        from: *const f32,
+        from_row: usize,
+        apart: usize,
+        rows: usize,
+        columns: usize,
+        width: usize,
+        to: *mut u16,
+    ) {
+        for number in 0..rows {
+            let first = from.wrapping_add(number * from_row);
+            // SAFETY: the caller's promise.
+            unsafe { pairs_of_rows([first, first.wrapping_add(apart)], columns, width, to.add(2 * number * width)) };
+        }
+    }
+
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bf16")]
+    pub(super) unsafe fn pairs_of_terms(from: *const f32, row: usize, columns: usize, terms: usize, width: usize, to: *mut u16) {
+        let pairs = terms / 2;
+        // SAFETY: the caller's promise. A last term has no neighbour.
+        unsafe {
+            pairs_of_neighbours(from, 2 * row, row, pairs, columns, width, to);
+            if terms % 2 == 1 {
+                let last = from.wrapping_add(2 * pairs * row);
+                pairs_of_rows([last, std::ptr::null()], columns, width, to.add(2 * pairs * width));
+            }
+        }
+    }
+
+    #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bf16")]
     pub(super) unsafe fn pairs_of_rows([first, second]: [*const f32; 2], columns: usize, width: usize, to: *mut u16) {
         let mut at = 0;

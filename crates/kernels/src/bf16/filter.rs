@@ -12,7 +12,7 @@ use plimsoll_request::conv::ConvSpec;
 use plimsoll_request::window::{Layout, WindowAxis};
 
 use super::results::{Left, Place, Side, multiply};
-use super::tiles::{LANES, PAIRED, Panel, Run};
+use super::tiles::{LANES, PAIRED, Panel, Run, VECTORS, time_of};
 use super::{PIECES, convert};
 use crate::conv::{Axis, Sizes};
 use crate::cut::elements;
@@ -28,6 +28,10 @@ const POSITIONS: usize = 512;
 /// Pieces that keep a few threads busy, and the most parts of the images.
 const PIECES_WANTED: usize = 8;
 const MOST_PARTS: usize = 16;
+/// Bytes of pairs that stay in the first cache, about.
+const NEAR: usize = 16 << 10;
+/// The fewest pairs that are added before sums go to memory.
+const TOGETHER: usize = 64;
 /// The most numbers of a region.
 const MOST_REGION: usize = 1 << 24;
 
@@ -37,7 +41,7 @@ pub(super) struct Gradient {
     pub sums: Prepared,
     /// Parts of the images.
     pub parts: u64,
-    /// Arithmetic operations of the products, with those of lanes that hold nothing.
+    /// Arithmetic operations of the products, with those of lanes that hold nothing, and more where panels are narrow.
     pub issued: f64,
 }
 
@@ -60,6 +64,8 @@ struct Kernel {
     /// The pairs of all rows of results of these images, and those of a row.
     runs: Vec<Run>,
     pairs: usize,
+    /// Rows of results whose pairs are multiplied with all rows of the filter in turn.
+    together: usize,
     /// Where each tap's channels begin in the region.
     rows: Vec<u32>,
     /// Channels of a group at most.
@@ -125,7 +131,7 @@ pub(super) fn prepare(spec: &ConvSpec) -> Result<Option<Gradient>> {
     let per_worker = (place + 2 * right).next_multiple_of(64) + 64;
     let chunks = (parts * groups) as u32;
     let vectors = panels.iter().map(|panel| panel.vectors).sum::<usize>();
-    let issued = 2.0 * (batch * y.positions * 2 * pairs) as f64 * filter as f64 / columns as f64 * (vectors * LANES) as f64;
+    let issued = 2.0 * (batch * y.positions * pairs * PAIRED) as f64 * (filter / columns) as f64 * time_of(&panels);
     let kernel = Kernel {
         batch,
         axes: [y, x],
@@ -140,6 +146,7 @@ pub(super) fn prepare(spec: &ConvSpec) -> Result<Option<Gradient>> {
         wide,
         runs: (0..images * lines).map(run).collect(),
         pairs,
+        together: (NEAR / (4 * width * wide * y.stride + 2 * PAIRED * VECTORS.min(vectors) * pairs)).max(TOGETHER.div_ceil(pairs)),
         rows,
         group,
         place,
@@ -187,16 +194,16 @@ impl Kernel {
             }
         }
         let runs = &self.runs[..images.len() * lines.len()];
-        let right = Side { start: gradient, runs, pairs };
         let taps = self.axes[0].taps * self.axes[1].taps;
         // Rows of the filter that follow each other.
         let (stretches, rows) = if self.groups == 1 { (1, taps * self.group) } else { (taps, channels.len()) };
-        for panel in &self.panels {
-            for stretch in 0..stretches {
+        for (number, runs) in runs.chunks(self.together).enumerate() {
+            let right = Side { start: gradient, runs, pairs };
+            for (panel, stretch) in self.panels.iter().flat_map(|panel| (0..stretches).map(move |stretch| (panel, stretch))) {
                 let start = stretch * self.group;
                 let left = Left { start: region, rows: &self.rows[start..start + rows], term: 4 * self.axes[1].stride * self.wide };
                 let first = (stretch * self.channels + channels.start) * self.columns + panel.column;
-                let place = Place { start: to.wrapping_add(first), row: self.columns, add };
+                let place = Place { start: to.wrapping_add(first), row: self.columns, add: add || number > 0 };
                 // SAFETY: the pairs have been made; the rows of the result are this piece's.
                 unsafe { multiply(left, right, panel, place, Changes::NONE) };
             }
@@ -225,11 +232,17 @@ impl Kernel {
                 let column = usize::try_from(x.start(0) + position as isize).ok().filter(|column| *column < x.size);
                 column.map_or(std::ptr::null(), |column| from.wrapping_add((line * x.size + column) * self.channels))
             };
-            for position in 0..self.width {
-                // SAFETY: these channels of both positions are there; room for the pairs of one.
-                unsafe {
-                    let both = [at(position), at(position + x.stride)];
-                    convert::pairs_of_rows(both, channels.len(), self.wide, to.wrapping_add(position * 2 * self.wide));
+            // Both positions of a pair are on the input here.
+            let inside = |index: isize| index.clamp(0, self.width as isize) as usize;
+            let begin = inside(-x.start(0));
+            let end = inside(x.size as isize - x.stride as isize - x.start(0)).max(begin);
+            let to = |position: usize| to.wrapping_add(position * 2 * self.wide);
+            // SAFETY: these channels of both positions are there; room for the pairs of each position.
+            unsafe {
+                let apart = x.stride * self.channels;
+                convert::pairs_of_neighbours(at(begin), self.channels, apart, end - begin, channels.len(), self.wide, to(begin));
+                for position in (0..begin).chain(end..self.width) {
+                    convert::pairs_of_rows([at(position), at(position + x.stride)], channels.len(), self.wide, to(position));
                 }
             }
         }

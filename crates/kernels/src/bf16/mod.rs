@@ -46,7 +46,7 @@ struct Kernels {
     product: Prepared,
     /// Bytes of the pairs; none for more than memory holds.
     bytes: Option<u64>,
-    /// Arithmetic operations of the products, with those of lanes and pairs that hold nothing.
+    /// Arithmetic operations of the products, with those of lanes and pairs that hold nothing, and more where panels are narrow.
     issued: f64,
     /// The other operations of the second kernel.
     elementwise: f64,
@@ -81,16 +81,19 @@ pub(crate) fn prepare(request: &KernelRequest) -> Result<Option<(Made, Vec<Load>
     let arguments = 0..(arguments.inputs.len() + arguments.outputs.len()) as u32;
     let in_place_of = |argument| if argument == second { StepArg::Between(0) } else { StepArg::Argument(argument) };
     let loads = vec![
-        Load { class: Class::Movement, issued: right.cost.flops, elementwise: 0.0 },
-        Load { class, issued: issued / FASTER, elementwise },
+        Load { class: Class::Expression, issued: 0.0, elementwise: ROUNDING * right.cost.flops },
+        Load { class, issued: issued / if class == Class::Product { PRODUCTS } else { CONVOLUTIONS }, elementwise },
     ];
     let steps =
         vec![(right, Some(vec![StepArg::Argument(second), StepArg::Between(0)])), (product, Some(arguments.map(in_place_of).collect()))];
     Ok(Some((Made { steps, between: vec![bytes] }, loads)))
 }
 
-/// How many times as many operations an instruction on pairs has.
-const FASTER: f64 = 2.0;
+/// How many times as fast operations are as those of floats, of the class that they are priced by. An instruction on pairs has twice as many.
+const PRODUCTS: f64 = 2.0;
+const CONVOLUTIONS: f64 = 1.5;
+/// Elementwise operations that take as long as rounding a number and putting it into its pair.
+const ROUNDING: f64 = 10.0;
 
 impl Kernels {
     /// With a pooling behind the results, which are made image by image.
@@ -105,7 +108,7 @@ impl Kernels {
 /// The gradient by a filter: sums of parts of the images, which are added up last.
 fn by_filter(spec: &ConvSpec) -> Result<Option<(Made, Vec<Load>)>> {
     let Some(Gradient { sums, parts, issued }) = filter::prepare(spec)? else { return Ok(None) };
-    let load = Load { class: Class::FilterGradient, issued: issued / FASTER, elementwise: 0.0 };
+    let load = Load { class: Class::FilterGradient, issued: issued / CONVOLUTIONS, elementwise: 0.0 };
     if parts == 1 {
         return Ok(Some((sums.into(), vec![load])));
     }

@@ -11,7 +11,7 @@ use plimsoll_request::product::ProductSpec;
 use super::convert;
 use super::results::{Left, Results, Side, Target};
 use super::right::{Of, Right};
-use super::tiles::{LANES, Panel, ROWS, Run};
+use super::tiles::{LANES, PAIRED, Panel, ROWS, Run, time_of};
 use super::{Kernels, PIECES};
 use crate::cut::elements;
 use crate::finish::Finish;
@@ -53,7 +53,8 @@ struct Product {
     run: Run,
     /// Where each row of a piece begins.
     rows: Vec<u32>,
-    /// Numbers from pair to pair.
+    /// Numbers from row to row of a piece, and from pair to pair.
+    stride: usize,
     term: usize,
     /// Where in the worker's scratch rounded rows are.
     place: usize,
@@ -90,6 +91,7 @@ pub(super) fn prepare(spec: &ProductSpec, epilogue: Option<Epilogue>) -> Result<
     }
     let finish = epilogue.map(|epilogue| Finish::new(Isa::Avx512, &[spec.m, spec.n], epilogue)).transpose()?;
     let panels = Panel::all(n);
+    let vectors = time_of(&panels);
     let (row, is_transposed) = (places.b.row as usize, spec.transpose_b);
     let sides = if matrices.share_b() { batch.min(1) } else { batch };
     let right = Right { terms: k, panels: panels.clone(), row, is_transposed, of: Of::Products(matrices.clone(), sides) };
@@ -128,6 +130,7 @@ pub(super) fn prepare(spec: &ProductSpec, epilogue: Option<Epilogue>) -> Result<
         pairs,
         run: Run { left: 0, right: 0, pairs, is_odd: false },
         rows,
+        stride,
         term,
         place,
         matrices,
@@ -141,8 +144,7 @@ pub(super) fn prepare(spec: &ProductSpec, epilogue: Option<Epilogue>) -> Result<
         finish.describe(&mut product);
     }
     let elementwise = product.cost.flops - cost.flops;
-    // Of whole vectors of columns, and whole pairs.
-    let issued = 2.0 * batch as f64 * m as f64 * side as f64;
+    let issued = 2.0 * (batch * m * pairs * PAIRED) as f64 * vectors;
     Ok(Some(Kernels { right: right.prepare()?, product, bytes: pair_bytes, issued, elementwise }))
 }
 
@@ -172,14 +174,7 @@ impl Product {
             let to = args.worker.add(self.place).cast::<u16>();
             match self.is_transposed {
                 true => convert::pairs_of_terms(from.add(rows.start), self.left_row, rows.len(), self.k, self.term / 2, to),
-                false => {
-                    for (row, at) in rows.clone().zip(&self.rows) {
-                        let to = to.add(*at as usize);
-                        // The second number of the last pair, where there is an odd number of terms.
-                        to.add(2 * self.pairs - 1).write(0);
-                        convert::row(from.add(row * self.left_row), self.k, to);
-                    }
-                }
+                false => convert::rows(from.add(rows.start * self.left_row), self.left_row, self.k, rows.len(), to, self.stride),
             }
             let left = Left { start: to, rows: &self.rows[..rows.len()], term: self.term };
             let start = args.pointers[1].cast::<u16>().cast_const().wrapping_add(matrix * self.side);
