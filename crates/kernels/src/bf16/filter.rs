@@ -30,6 +30,8 @@ const PIECES_WANTED: usize = 8;
 const MOST_PARTS: usize = 16;
 /// Bytes of pairs that stay in the first cache, about.
 const NEAR: usize = 16 << 10;
+/// Operations that take as long as making a vector of pairs.
+const PAIRS: f64 = 900.0;
 /// The fewest pairs that are added before sums go to memory.
 const TOGETHER: usize = 64;
 /// The most numbers of a region.
@@ -41,7 +43,8 @@ pub(super) struct Gradient {
     pub sums: Prepared,
     /// Parts of the images.
     pub parts: u64,
-    /// Arithmetic operations of the products, with those of lanes that hold nothing, and more where panels are narrow.
+    /// Arithmetic operations of the products, with those of lanes that hold nothing, and more where panels are narrow; and
+    /// those that take as long as making the pairs.
     pub issued: f64,
 }
 
@@ -131,7 +134,9 @@ pub(super) fn prepare(spec: &ConvSpec) -> Result<Option<Gradient>> {
     let per_worker = (place + 2 * right).next_multiple_of(64) + 64;
     let chunks = (parts * groups) as u32;
     let vectors = panels.iter().map(|panel| panel.vectors).sum::<usize>();
-    let issued = 2.0 * (batch * y.positions * pairs * PAIRED) as f64 * (filter / columns) as f64 * time_of(&panels);
+    let sums = 2.0 * (batch * y.positions * pairs * PAIRED) as f64 * (filter / columns) as f64 * time_of(&panels);
+    let made = y.positions.div_ceil(lines) * high * width * wide / LANES + y.positions * pairs * vectors;
+    let issued = sums + PAIRS * (batch * groups * made) as f64;
     let kernel = Kernel {
         batch,
         axes: [y, x],

@@ -49,7 +49,7 @@ impl Panel {
 
 /// Vectors of panels, counted as the time of tiles goes: those of narrow panels wait for their operands.
 pub(super) fn time_of(panels: &[Panel]) -> f64 {
-    const OF: [f64; VECTORS] = [1.25, 1.1, 1.0, 1.0];
+    const OF: [f64; VECTORS] = [1.75, 1.1, 1.0, 1.0];
     panels.iter().map(|panel| OF[panel.vectors - 1] * panel.vectors as f64).sum()
 }
 

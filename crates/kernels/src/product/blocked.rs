@@ -84,7 +84,7 @@ fn sides(spec: &ProductSpec) -> Result<Sides> {
 enum Left {
     /// They are read where they lie; of floats only.
     There,
-    /// They are copied: those of other types, and those that would not stay in the first cache together.
+    /// They are copied.
     Rows,
     /// They lie as columns, and are copied.
     Columns,
@@ -133,9 +133,9 @@ impl<E> std::fmt::Debug for Blocked<E> {
     }
 }
 
-/// Columns of a piece whose operands are widened, and rows of one that copies them, at most: copies and results stay in the second cache.
+/// Columns and rows of a piece whose operands are widened, at most: the copies and the results stay in the second cache.
 const WIDENED_COLUMNS: usize = 256;
-const COPIED_ROWS: usize = 256;
+const WIDENED_ROWS: usize = 256;
 
 /// Whether a product can have B in panels: floats, one product, as rows of columns, in more than one panel.
 pub(crate) fn reads_panels(isa: Isa, spec: &ProductSpec) -> bool {
@@ -194,25 +194,20 @@ pub(super) fn prepare<E: InFloats>(
     let is_as_asked = (sides.m as u64, sides.n as u64) == (spec.m, spec.n) && !is_dot;
     let chain = chain.filter(|(chain, _)| is_as_asked && (!chain.has_elements() || cut.terms >= sides.k));
     let waits = epilogue.is_some() && chain.is_none();
-    let width = code.vectors * code.lanes;
-    // Rows of a tile that fall onto the same few cache sets are copied, where more than a panel reads them.
-    let is_bad = sides.a.1.is_multiple_of(BAD_STRIDE) && sides.n > 2 * width && sides.m >= code.rows && !is_dot;
     let left = match (is_widened && !is_dot, sides.a.2 == 1) {
         (true, true) => Left::Rows,
         (true, false) => Left::Columns,
-        (false, true) if is_bad => Left::Rows,
         (false, _) if cut.pack_a => Left::Columns,
         (false, _) => Left::There,
     };
-    if is_widened || left == Left::Rows {
-        cut.rows = if cut.rows > COPIED_ROWS { evenly(sides.m, COPIED_ROWS, code.rows) } else { cut.rows };
-    }
     if is_widened {
+        cut.rows = if cut.rows > WIDENED_ROWS { evenly(sides.m, WIDENED_ROWS, code.rows) } else { cut.rows };
         cut.columns = if cut.columns > WIDENED_COLUMNS { evenly(sides.n, WIDENED_COLUMNS, code.lanes) } else { cut.columns };
     }
-    let piece_panels = (cut.columns / width).clamp(1, panels.len().max(1));
+    let widest = code.vectors * code.lanes;
+    let piece_panels = (cut.columns / widest).clamp(1, panels.len().max(1));
     if !panels.is_empty() {
-        cut.columns = piece_panels * width;
+        cut.columns = piece_panels * widest;
     }
     let piece_count = |all: usize, piece: usize| all.div_ceil(piece).max(1);
     let row_pieces = piece_count(sides.m, cut.rows);
