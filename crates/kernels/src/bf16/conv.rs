@@ -29,8 +29,8 @@ const LEAST: u64 = 16;
 const MOST_TERMS: u64 = 1 << 16;
 /// The most remainders of a position by the strides.
 const MOST_PASSES: usize = 64;
-/// The most numbers of a row of the operand with its padding.
-const MOST_ROW: usize = 1 << 22;
+/// The most numbers of a region.
+const MOST_REGION: usize = 1 << 24;
 /// Positions of a piece: a panel is read once for each.
 const POSITIONS: usize = 192;
 
@@ -139,7 +139,8 @@ pub(super) fn prepare(spec: &ConvSpec, is_gradient: bool, epilogue: Option<Epilo
     let images = if by_images { 1 } else { POSITIONS.div_ceil(positions).min(batch.div_ceil(wanted)).max(1) };
     let image_pieces = batch.div_ceil(images);
     let most_rows = if by_images || images > 1 { out[0] } else { out[0].div_ceil(wanted.div_ceil(image_pieces.max(1))) };
-    let piece_rows = if by_images || images > 1 { out[0].max(1) } else { most_rows.min((2 * POSITIONS).div_ceil(out[1].max(1))).max(1) };
+    let lines = (2 * POSITIONS).div_ceil(out[1].max(1));
+    let piece_rows = if by_images || images > 1 { out[0].max(1) } else { most_rows.min(lines).max(1) };
     let row_pieces = out[0].div_ceil(piece_rows).max(1);
     let panel_pieces = if by_images { 1 } else { (wanted / (image_pieces * row_pieces).max(1)).clamp(1, panels.len().max(1)) };
     let piece_panels = panels.len().div_ceil(panel_pieces).max(1);
@@ -161,7 +162,10 @@ pub(super) fn prepare(spec: &ConvSpec, is_gradient: bool, epilogue: Option<Epilo
     for (y, x) in sides {
         let is_seen = y.axis.taps > 0 && x.axis.taps > 0;
         let width = if is_seen { height(&x, x.axis.positions) } else { 0 };
-        if width.saturating_mul(even) > MOST_ROW {
+        // Of the largest piece that there may be, however many images there are.
+        let (most_lines, most_images) = if by_images { (out[0], 1) } else { (lines.min(out[0]), POSITIONS.div_ceil(positions)) };
+        let largest = [height(&y, most_lines), width, even, most_images].iter().fold(1, |all: usize, size| all.saturating_mul(*size));
+        if largest > MOST_REGION {
             return Ok(None);
         }
         let pairs = y.axis.taps * x.axis.taps * even / 2;
@@ -174,9 +178,7 @@ pub(super) fn prepare(spec: &ConvSpec, is_gradient: bool, epilogue: Option<Epilo
         let runs = runs(&y, &x, width, even);
         let most = if images > 1 || by_images { y.axis.positions } else { most_positions(&y, piece_rows, out[0]) };
         let high = if is_seen { height(&y, most) } else { 0 };
-        let image = high.checked_mul(width * even).filter(|numbers| *numbers < MOST_ROW * 16 / images.max(1));
-        let Some(image) = image else { return Ok(None) };
-        region = region.max(image * images);
+        region = region.max(high * width * even * images);
         let window = |at: [usize; 3]| {
             let [number, row, column] = at;
             let line = number * high + row * y.axis.stride;

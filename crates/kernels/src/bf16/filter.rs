@@ -21,6 +21,8 @@ use crate::packing::part;
 
 /// The fewest channels of a result.
 const LEAST: u64 = 16;
+/// The most rows of the filter: taps and channels of the input.
+const MOST_ROWS: u64 = 1 << 18;
 /// Channels of the input that a piece takes.
 const CHANNELS: usize = 64;
 /// Positions whose pairs are there at a time.
@@ -93,7 +95,8 @@ pub(super) fn prepare(spec: &ConvSpec) -> Result<Option<Gradient>> {
         && spec.groups == 1
         && spec.axes.filled()[0] == WindowAxis::ONE
         && spec.out_c >= LEAST
-        && spec.batch > 0;
+        && spec.batch > 0
+        && spec.filter()[..spec.filter().len() - 1].iter().fold(1, |rows: u64, size| rows.saturating_mul(*size)) <= MOST_ROWS;
     if !has_form {
         return Ok(None);
     }
@@ -113,12 +116,17 @@ pub(super) fn prepare(spec: &ConvSpec) -> Result<Option<Gradient>> {
     debug_assert!(parts <= PIECES);
 
     let positions = y.positions.saturating_mul(x.positions);
-    let images = (POSITIONS / positions.max(1)).clamp(1, batch.div_ceil(parts));
+    let most_images = (POSITIONS / positions.max(1)).max(1);
+    let images = most_images.min(batch.div_ceil(parts));
     let lines = if positions <= POSITIONS { y.positions } else { (POSITIONS / x.positions).clamp(1, y.positions) };
     let seen = |axis: &Axis, positions: usize| ((positions - 1) * axis.stride).saturating_add_signed(axis.extent());
     let (width, high, wide) = (seen(&x, x.positions), seen(&y, lines), group.next_multiple_of(LANES));
-    let region = images.checked_mul(high).and_then(|lines| lines.checked_mul(width)?.checked_mul(2 * wide));
-    let Some(region) = region.filter(|region| *region <= MOST_REGION) else { return Ok(None) };
+    // Of as many images as there may be together.
+    let largest = [most_images, high, width, 2 * wide].iter().fold(1, |all: usize, size| all.saturating_mul(*size));
+    if largest > MOST_REGION {
+        return Ok(None);
+    }
+    let region = images * high * width * 2 * wide;
     let pairs = x.positions.div_ceil(2);
     let run = |number: usize| Run {
         left: (number / lines * high + number % lines * y.stride) * width * 2 * wide,

@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use plimsoll_base::{Bytes, DataType};
-use plimsoll_device::{Caches, Class, Cost, CostTable, Costs, DeviceSpec, InstructionSet, Library, Load, Rates, Step, Variant, Work};
+use plimsoll_device::{
+    Bf16Instructions, Caches, Class, Cost, CostTable, Costs, DeviceSpec, InstructionSet, Library, Load, Rates, Step, Variant, Work,
+};
 use plimsoll_graph::Shape;
 use plimsoll_kernels::CpuKernels;
 use plimsoll_ops::builder::Initializer;
@@ -95,6 +97,25 @@ fn the_table_of_costs_decides_by_the_convolution_alone() {
     // Without a table the first variant counts.
     let neon = DeviceSpec::cpu(0, None, 2, InstructionSet::Neon);
     assert_eq!(numerics(&plan_of(&neon, &costs, MANY, Then::Relu)), ["portable"]);
+}
+
+/// Where a processor may round operands, the table of costs decides as well. A plan does not ask this machine.
+#[test]
+fn operands_are_rounded_where_that_is_faster() {
+    let costs = Costs::committed();
+    let plain = DeviceSpec::cpu(0, None, 2, InstructionSet::Avx512);
+    let rounding = DeviceSpec { bf16: Some(Bf16Instructions::Avx512), ..plain.clone() };
+    let of = |spec: &DeviceSpec, sizes, then| numerics(&plan_of(spec, &costs, sizes, then));
+    for then in [Then::Nothing, Then::Relu, Then::Pool, Then::Gradients] {
+        for sizes in [FEW, [8, 28, 64, 1], [8, 28, 64, 4]] {
+            assert_eq!(of(&plain, sizes, then), ["avx512"]);
+            assert_eq!(of(&rounding, sizes, then), ["avx512-bf16"]);
+        }
+        // Images enough for the transforms to pay more; and too little to round anything for.
+        assert_eq!(of(&rounding, [8, 28, 16, 3], then), ["avx512-winograd"]);
+        assert_eq!(of(&rounding, [1, 2, 3, 1], then), ["avx512"]);
+    }
+    assert_eq!(rounding.difference(&plain).unwrap(), "rounding operands of products: false, not true");
 }
 
 #[test]

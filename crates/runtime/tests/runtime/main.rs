@@ -23,6 +23,7 @@ mod plan_files;
 mod profile;
 mod random_graphs;
 mod room;
+mod rounded;
 mod s_table;
 mod segments;
 mod session;
