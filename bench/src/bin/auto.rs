@@ -28,7 +28,7 @@ fn main() -> plimsoll::Result<()> {
     }
     println!("{:10} {:>8} {:>12} {:>10} {:>12} {:>10}", "graph", "nodes", "tensorflow s", "step ms", "auto s", "step ms");
     for count in counts {
-        let loops = [("one loop", looped(count / 10, 1)), ("loops", looped(count / 10, 8))];
+        let loops = [("loop", looped(count / 10, 1)), ("loops", looped(count / 10, 8))];
         for (name, made) in [("random", random(count)), ("unrolled", unrolled(count))].into_iter().chain(loops) {
             let def = GraphDef { nodes: made, ..GraphDef::default() };
             if let Some(folder) = &folder {
