@@ -4,7 +4,7 @@
 //!     cargo run --release --manifest-path bench/Cargo.toml --bin auto -- [--write FOLDER] [NODES…]
 //!
 //! Graphs of 10,000 and 50,000 nodes, if nothing else is said, on four simulated cards: products and elementwise nodes at random, and
-//! recurrent networks of two layers, unrolled. Written graphs are for `plimsoll plan FOLDER/NAME.pb --fetch y --sim-gpus 4x4GiB,speed=1
+//! recurrent networks of two layers, unrolled; and of a tenth of the nodes, one loop and eight loops. Written graphs are for `plimsoll plan FOLDER/NAME.pb --fetch y --sim-gpus 4x4GiB,speed=1
 //! --placement auto`; unrolled ones read variables, which `--init init` sets.
 
 use std::collections::VecDeque;
@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 use plimsoll::{DataType, Devices, Options, PlacementMode, Signature};
 use plimsoll_base::Random;
 use plimsoll_formats::write_graph_def;
-use plimsoll_graph::{AttrValue, Attrs, Graph, GraphDef, NodeDef, PartialShape, Shape};
+use plimsoll_graph::{AttrValue, Attrs, Graph, GraphDef, HostTensor, NodeDef, PartialShape, Shape};
 use plimsoll_kernels::CpuKernels;
 use plimsoll_ops::Registry;
 
@@ -28,7 +28,8 @@ fn main() -> plimsoll::Result<()> {
     }
     println!("{:10} {:>8} {:>12} {:>10} {:>12} {:>10}", "graph", "nodes", "tensorflow s", "step ms", "auto s", "step ms");
     for count in counts {
-        for (name, made) in [("random", random(count)), ("unrolled", unrolled(count))] {
+        let loops = [("loop", looped(count / 10, 1)), ("loops", looped(count / 10, 8))];
+        for (name, made) in [("random", random(count)), ("unrolled", unrolled(count))].into_iter().chain(loops) {
             let def = GraphDef { nodes: made, ..GraphDef::default() };
             if let Some(folder) = &folder {
                 std::fs::write(format!("{folder}/{name}{count}.pb"), write_graph_def(&def)).expect("the graph can be written");
@@ -96,6 +97,36 @@ impl Made {
     }
 }
 
+/// Loops of TensorFlow 1.
+impl Made {
+    fn int(&mut self, name: &str, value: i32) {
+        let value = HostTensor::scalar(value);
+        self.add(name.to_string(), "Const", &[], &[("dtype", AttrValue::data_type(DataType::Int32)), ("value", AttrValue::Tensor(value))]);
+    }
+
+    /// What a loop is given: once, or for all iterations.
+    fn enter(&mut self, name: &str, frame: &str, value: &str, data_type: DataType, stays: bool) -> String {
+        let attrs =
+            [("T", AttrValue::data_type(data_type)), ("frame_name", AttrValue::text(frame)), ("is_constant", AttrValue::Bool(stays))];
+        self.add(name.to_string(), "Enter", &[value], &attrs)
+    }
+
+    /// What a loop carries: what its test reads, and what its body does. It leaves as `FRAME/NAME/exit`; `FRAME/NAME/next` is what the next
+    /// iteration has.
+    fn carried(&mut self, frame: &str, name: &str, first: &str, data_type: DataType) -> (String, String) {
+        let at = |part: &str| format!("{frame}/{name}/{part}");
+        let own = [("T", AttrValue::data_type(data_type))];
+        let merged = [("T", AttrValue::data_type(data_type)), ("N", AttrValue::Int(2))];
+        let first = self.enter(&at("enter"), frame, first, data_type, false);
+        let merge = self.add(at("merge"), "Merge", &[&first, &at("round")], &merged);
+        let switch = self.add(at("switch"), "Switch", &[&merge, &format!("{frame}/test")], &own);
+        self.add(at("exit"), "Exit", &[&switch], &own);
+        self.add(at("round"), "NextIteration", &[&at("next")], &own);
+        let now = self.add(at("now"), "Identity", &[&format!("{switch}:1")], &own);
+        (merge, now)
+    }
+}
+
 /// A third of the nodes are products, the rest is elementwise. The first operand is the value that waits longest to be read, the second
 /// one of those before.
 fn random(count: usize) -> Vec<NodeDef> {
@@ -147,6 +178,47 @@ fn unrolled(count: usize) -> Vec<NodeDef> {
         time += 1;
     }
     sum(&mut made, &states);
+    made.0
+}
+
+/// Loops, one behind the other, of 16 iterations: in a body a state goes through four branches of products, the mean of which is the next.
+fn looped(count: usize, loops: usize) -> Vec<NodeDef> {
+    let mut made = Made::default();
+    let weights: Vec<String> = (0..4).map(|branch| made.matrix(&format!("w{branch}"))).collect();
+    let ints = [("zero", 0), ("one", 1), ("limit", 16)];
+    ints.iter().for_each(|(name, value)| made.int(name, *value));
+    let mut state = made.matrix("x");
+    // A product and an elementwise node for each branch; the rest is about 40 nodes.
+    let products = (count / loops).saturating_sub(40) / 8;
+    for number in 0..loops {
+        let frame = format!("loop{number}");
+        let at = |part: &str| format!("{frame}/{part}");
+        let [limit, one] = ["limit", "one"].map(|name| made.enter(&at(name), &frame, name, DataType::Int32, true));
+        let own: Vec<String> =
+            weights.iter().map(|weight| made.enter(&at(&format!("stays/{weight}")), &frame, weight, DataType::Float, true)).collect();
+        let ints = [("T", AttrValue::data_type(DataType::Int32))];
+        let (merge, now) = made.carried(&frame, "i", "zero", DataType::Int32);
+        let less = made.add(at("less"), "Less", &[&merge, &limit], &ints);
+        made.add(at("test"), "LoopCond", &[&less], &[("T", AttrValue::data_type(DataType::Bool))]);
+        made.add(at("i/next"), "AddV2", &[&now, &one], &ints);
+        let (_, now) = made.carried(&frame, "s", &state, DataType::Float);
+        let ends: Vec<String> = own
+            .iter()
+            .enumerate()
+            .map(|(branch, weight)| {
+                (0..products).fold(now.clone(), |value, number| {
+                    let product = made.add(at(&format!("branch{branch}/product{number}")), "MatMul", &[&value, weight], &[]);
+                    made.add(at(&format!("branch{branch}/value{number}")), "Tanh", &[&product], &[])
+                })
+            })
+            .collect();
+        let ends: Vec<&str> = ends.iter().map(String::as_str).collect();
+        let attrs = [("T", AttrValue::data_type(DataType::Float)), ("N", AttrValue::Int(ends.len() as i64))];
+        let all = made.add(at("sum"), "AddN", &ends, &attrs);
+        made.add(at("s/next"), "Tanh", &[&all], &[]);
+        state = at("s/exit");
+    }
+    sum(&mut made, &[state]);
     made.0
 }
 
