@@ -87,7 +87,7 @@ fn rounded_operands_give_near_values_and_the_same_bits_for_threads_and_limits() 
     for limit in [taken.minimum_limit(), least] {
         let devices = open(MatmulPrecision::Bf16, 2, Some(limit)).unwrap();
         assert!(run(&session(&devices)) == made, "{limit}");
-        assert!(devices.devices().iter().all(|device| device.usage().peak <= limit), "{limit}");
+        assert!(devices.report().iter().all(|device| device.peak <= limit), "{limit}");
     }
 }
 
