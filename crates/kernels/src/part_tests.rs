@@ -286,7 +286,7 @@ fn all_of(reduction: Reduction) -> KernelRequest {
 #[test]
 fn sums_of_parts_have_the_bits_of_the_whole() {
     let mut random = Random::new(11);
-    let (mut compared, mut uneven) = ([0; 6], [0; 6]);
+    let (mut compared, mut uneven, mut folded) = ([0; 6], [0; 6], 0);
     for instructions in [InstructionSet::Baseline, InstructionSet::Avx2, InstructionSet::Avx512] {
         let Ok(isa) = available(instructions) else { continue };
         let spec = DeviceSpec::cpu(0, None, 1, instructions);
@@ -347,6 +347,16 @@ fn sums_of_parts_have_the_bits_of_the_whole() {
                         assert_eq!(own.outputs, [slice.len() as u64], "{request:?} in {rows:?}");
                         slice.copy_from_slice(&run_onto(one, of, &cut_inputs, vec![slice.to_vec()]).unwrap()[0]);
                     }
+                    if let Some((sums, fold)) = sums.as_ref().and_then(|sums| Some((sums, sums.fold.as_ref()?))) {
+                        let mut each = result.chunks(result.len() / sums.count as usize);
+                        let first = each.next().unwrap().to_vec();
+                        let all = each.fold(first, |before, next| run_once(&fold.add, &[&before, next]));
+                        assert!(run_once(&fold.end, &[&all]) == expected[0], "one by one, {rows:?} by {numerics} on {isa:?}: {request:?}");
+                        if let Some(begin) = &fold.begin {
+                            assert_eq!(run_once(begin, &[]), run_once(sums.begin.as_ref().unwrap(), &[])[..all.len()]);
+                        }
+                        folded += 1;
+                    }
                     if let Some(end) = sums.as_ref().and_then(|sums| sums.end.as_ref()) {
                         result = run_once(end, &[&result]);
                     }
@@ -358,6 +368,7 @@ fn sums_of_parts_have_the_bits_of_the_whole() {
     assert!(uneven[..3].iter().all(|count| *count > 20), "{uneven:?}");
     // Of rows, of sums that are one part's, and of sums that parts add to; then by numerics with fewer multiplications.
     assert!([0, 1, 2, 4, 5].iter().all(|way| compared[*way] > 20), "{compared:?}");
+    assert!(folded > 20, "{folded}");
 }
 
 #[test]

@@ -4,10 +4,10 @@
 use plimsoll_base::DataType;
 use plimsoll_request::anchor::Anchor;
 use plimsoll_request::conv::{ConvSpec, FilterForm};
-use plimsoll_request::expr::ExprBuilder;
+use plimsoll_request::expr::{BinaryOp, ExprBuilder};
 use plimsoll_request::pool::PoolSpec;
 use plimsoll_request::reduce::{ReduceOp, Reduction};
-use plimsoll_request::{KernelRequest, Part, Rows, Sums};
+use plimsoll_request::{Fold, KernelRequest, Part, Rows, Sums};
 
 use crate::conv;
 use crate::conv::winograd::{ByFilter, by_filter};
@@ -85,9 +85,18 @@ fn filter(isa: Isa, spec: &ConvSpec, unpooled: Option<&PoolSpec>, is_fewer: bool
         }
     };
     let elements = all.checked_mul(one)?;
-    let begin = if onto { Some(zeros(elements)?) } else { None };
+    let zeros = |elements: u64| if onto { zeros(elements).map(Some) } else { Some(None) };
+    let begin = zeros(elements)?;
+    // At points the end adds sums in their order.
+    let fold = match form {
+        FilterForm::Points { along: points, .. } if all > 2 && (calls, sums) == (1, 1) => {
+            let end = KernelRequest::ConvBackpropFilterEnd { spec: *spec, points, sums: 1 };
+            Some(Fold { begin: zeros(one)?, add: addition(one)?, end })
+        }
+        _ => None,
+    };
     let cut = if unpooled.is_some() { vec![true, true, true, false] } else { vec![true, true, false] };
-    let sums = Some(Sums { count, bytes: elements.checked_mul(4)?, begin, end });
+    let sums = Some(Sums { count, bytes: elements.checked_mul(4)?, begin, end, fold });
     let larger = if pieces.is_even() { None } else { Some(of(pieces.most())?) };
     Some(Part { request: of(pieces.least())?, larger, calls, cut, sums })
 }
@@ -124,7 +133,7 @@ impl Tensor<'_> {
         let (op, data_type) = (self.op, self.data_type);
         let end = Reduction::Reduce { op, data_type, shape: vec![all, results], axes: vec![0], divided: false };
         let bytes = data_type.bytes_of(all.checked_mul(results)?)?;
-        let sums = |count: u64| Some(Sums { count, bytes, begin: None, end: Some(KernelRequest::Reduction(end)) });
+        let sums = |count: u64| Some(Sums { count, bytes, begin: None, end: Some(KernelRequest::Reduction(end)), fold: None });
         let cut = vec![true, false];
         match division.rows {
             None if rows.is_even() => {
@@ -144,6 +153,14 @@ impl Tensor<'_> {
     fn some(&self, shape: Vec<u64>, axes: Vec<usize>, all: u64) -> KernelRequest {
         KernelRequest::Reduction(Reduction::ReduceSome { op: self.op, data_type: self.data_type, shape, axes, all })
     }
+}
+
+/// Adds as many floats to so many.
+fn addition(elements: u64) -> Option<KernelRequest> {
+    let mut b = ExprBuilder::new();
+    let (before, next) = (b.input(DataType::Float).ok()?, b.input(DataType::Float).ok()?);
+    let sum = b.binary(BinaryOp::Add, before, next).ok()?;
+    Some(KernelRequest::Expr { expr: b.finish(vec![sum]), shape: vec![elements], operands: vec![vec![elements]; 2] })
 }
 
 /// So many floats of 0.

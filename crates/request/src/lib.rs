@@ -35,5 +35,5 @@ pub mod warp;
 pub mod window;
 
 pub use arguments::Arguments;
-pub use part::{Part, Rows, Sums};
+pub use part::{Fold, Part, Rows, Sums};
 pub use request::KernelRequest;

@@ -86,6 +86,20 @@ pub struct Sums {
     pub begin: Option<KernelRequest>,
     /// The result from all of them. Arguments: the sums, the result. None where the only one is the result.
     pub end: Option<KernelRequest>,
+    /// The same with two of them at a time. None where `end` adds them in another order, or where a call has several.
+    pub fold: Option<Fold>,
+}
+
+/// Partial sums of which each is added to those before as soon as it is there: by the same additions in the same order, so with the same
+/// bits.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Fold {
+    /// As [`Sums::begin`], of one.
+    pub begin: Option<KernelRequest>,
+    /// Adds one to those before it. Arguments: the sum of those before, the next one, their sum.
+    pub add: KernelRequest,
+    /// As [`Sums::end`], from the sum of all.
+    pub end: KernelRequest,
 }
 
 impl KernelRequest {

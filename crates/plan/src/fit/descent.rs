@@ -307,7 +307,8 @@ fn further(request: &Request<'_>, device: DeviceId, arena: Bytes, bases: &mut Ve
         bases.push(Base { masks, segments, ..Base::new(request, device, lir, &bodies) });
         last += 1;
     }
-    for WithParts { lir, parts, works } in with_parts(request, &bases[last].lir, device, arena)? {
+    for WithParts { lir, parts, works, is_for_line } in with_parts(request, &bases[last].lir, device, arena)? {
+        let lir = if is_for_line { ordered(request, &lir, device).unwrap_or(lir) } else { lir };
         let of = &bases[last];
         let bodies = Arc::new(of.bodies.renumbered(&works));
         let (masks, segments) = (of.masks.clone(), of.segments.clone());

@@ -10,7 +10,7 @@ use plimsoll_request::Rows;
 #[derive(Clone, Debug)]
 pub(crate) struct Parts {
     pub rows: Rows,
-    /// Those before the first part, then those of each part, then those behind the last part; each in their order.
+    /// Those before the first part, then those of parts, then those behind the last part; each in their order.
     pub steps: Vec<PartStep>,
     /// What is between steps, of the largest part, or of all where steps have slices of it: where it is in the scratch, and its bytes.
     pub between: Vec<(u64, u64)>,
@@ -39,14 +39,39 @@ pub(crate) struct PartStep {
 }
 
 /// How often a step runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum When {
     /// Once, before the first part: it depends on no row.
     Before,
     /// For each part.
     Each,
+    /// For the first of every so many parts.
+    First(u64),
+    /// For the last of every so many parts, but for the first so many.
+    Last(u64),
     /// Once, behind the last part: it makes a result of sums over the rows.
     Behind,
+}
+
+impl When {
+    /// Steps before parts, of them, and behind them come in this order.
+    pub fn stage(self) -> u8 {
+        match self {
+            When::Before => 0,
+            When::Each | When::First(_) | When::Last(_) => 1,
+            When::Behind => 2,
+        }
+    }
+
+    /// Whether it is for a part.
+    fn is_of(self, part: u64) -> bool {
+        match self {
+            When::Before | When::Behind => false,
+            When::Each => true,
+            When::First(every) => part.is_multiple_of(every.max(1)),
+            When::Last(every) => part >= every && (part + 1).is_multiple_of(every.max(1)),
+        }
+    }
 }
 
 /// An argument of a step.
@@ -65,6 +90,10 @@ pub(crate) enum PartCut {
     Rows,
     /// One of so many equal slices, a divisor of the number of calls: call `c` of `calls` has slice number `c * slices / calls`.
     Slices(u64),
+    /// The first half for the first so many calls, then the second half.
+    Half(u64),
+    /// That half: the first one, or the second one.
+    Fixed(bool),
 }
 
 /// A call of a step: its number in the part, and the part.
@@ -94,6 +123,16 @@ impl PartArg {
     /// Of so many equal slices.
     pub fn slices(of: PartOf, slices: u64) -> PartArg {
         PartArg { of, cut: PartCut::Slices(slices) }
+    }
+
+    /// The first half for the first so many calls, then the second half.
+    pub fn half(of: PartOf, calls: u64) -> PartArg {
+        PartArg { of, cut: PartCut::Half(calls) }
+    }
+
+    /// The first half, or the second one.
+    pub fn fixed(of: PartOf, is_second: bool) -> PartArg {
+        PartArg { of, cut: PartCut::Fixed(is_second) }
     }
 
     /// Of the rows.
@@ -133,6 +172,11 @@ impl PartStep {
                 let (each, call) = is_divided.then(|| (bytes / slices, at.part * self.calls + at.number))?;
                 Some((call / (calls / slices).max(1) * each, each))
             }
+            PartCut::Half(first) => {
+                let is_second = at.part * self.calls + at.number >= first;
+                bytes.is_multiple_of(2).then_some((if is_second { bytes / 2 } else { 0 }, bytes / 2))
+            }
+            PartCut::Fixed(is_second) => bytes.is_multiple_of(2).then_some((if is_second { bytes / 2 } else { 0 }, bytes / 2)),
             PartCut::Rows => {
                 let (first, own) = self.range(rows, at);
                 let (all, before) = match arg.of {
@@ -160,10 +204,12 @@ impl Parts {
 
     /// The calls in their order.
     pub fn calls(&self) -> impl Iterator<Item = (PartCall, &PartStep)> {
-        let of = |when: When| self.steps.iter().filter(move |step| step.when == when);
-        let once = move |when: When| of(when).map(|step| (PartCall { part: 0, number: 0 }, step));
-        let each =
-            move |part: u64| of(When::Each).flat_map(move |step| (0..step.calls).map(move |number| (PartCall { part, number }, step)));
+        let once =
+            move |when: When| self.steps.iter().filter(move |step| step.when == when).map(|step| (PartCall { part: 0, number: 0 }, step));
+        let each = move |part: u64| {
+            let of = self.steps.iter().filter(move |step| step.when.is_of(part));
+            of.flat_map(move |step| (0..step.calls).map(move |number| (PartCall { part, number }, step)))
+        };
         once(When::Before).chain((0..self.rows.parts).flat_map(each)).chain(once(When::Behind))
     }
 }
@@ -191,6 +237,35 @@ mod tests {
         };
         let (larger, seconds) = (Some((call(), 2.0)), 1.0);
         PartStep { call: call(), larger, calls, args: Vec::new(), nodes: Vec::new(), when: When::Each, scratch: (0, 0, 0), seconds }
+    }
+
+    #[test]
+    fn sums_are_begun_and_added_as_parts_of_each_come() {
+        let with = |when: When, args: Vec<PartArg>| PartStep { when, args, larger: None, ..step(1) };
+        let of = PartOf::Between(0);
+        let steps = vec![
+            with(When::First(2), vec![PartArg::half(of, 2)]),
+            with(When::Each, vec![PartArg::half(of, 2)]),
+            with(When::Last(2), vec![PartArg::fixed(of, false), PartArg::fixed(of, true)]),
+            with(When::Behind, vec![PartArg::fixed(of, false)]),
+        ];
+        let parts = Parts { rows: Rows::equal(6), steps, between: vec![(0, 16)], scratch: 16, in_place: Vec::new() };
+        let call = |(at, step): (PartCall, &PartStep)| {
+            let begins: Vec<u64> = step.args.iter().map(|arg| step.slice(parts.rows, *arg, 16, at).unwrap().0).collect();
+            (at.part, step.when, begins)
+        };
+        let part = |part: u64| {
+            let (begin, half) = (part.is_multiple_of(2), if part < 2 { 0 } else { 8 });
+            let mut calls = vec![(part, When::Each, vec![half])];
+            if begin {
+                calls.insert(0, (part, When::First(2), vec![half]));
+            } else if part > 1 {
+                calls.push((part, When::Last(2), vec![0, 8]));
+            }
+            calls
+        };
+        let expected = (0..6).flat_map(part).chain([(0, When::Behind, vec![0])]);
+        assert_eq!(parts.calls().map(call).collect::<Vec<_>>(), expected.collect::<Vec<_>>());
     }
 
     #[test]

@@ -213,6 +213,8 @@ fn kind(work: &Work) -> String {
                 let slices = match arg.cut {
                     PartCut::Whole | PartCut::Slices(1) => String::new(),
                     PartCut::Slices(slices) => format!("/{slices}"),
+                    PartCut::Half(first) => format!("/2 from {first}"),
+                    PartCut::Fixed(is_second) => format!("/2.{}", u8::from(is_second)),
                     PartCut::Rows => match arg.of {
                         PartOf::Between(_) => String::new(),
                         PartOf::Input(_) | PartOf::Output(_) => format!("/{}", parts.rows.parts),
@@ -226,9 +228,11 @@ fn kind(work: &Work) -> String {
             };
             let step = |step: &PartStep| {
                 let when = match step.when {
-                    When::Before => "once ",
-                    When::Each => "",
-                    When::Behind => "then ",
+                    When::Before => "once ".to_string(),
+                    When::Each => String::new(),
+                    When::First(every) => format!("first of {every} "),
+                    When::Last(every) => format!("last of {every} "),
+                    When::Behind => "then ".to_string(),
                 };
                 let args: String = step.args.iter().map(arg).collect();
                 let times = if step.calls > 1 { format!("{} times ", step.calls) } else { String::new() };

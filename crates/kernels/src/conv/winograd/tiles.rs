@@ -69,7 +69,11 @@ pub(super) fn prepare(isa: Isa, shape: &Arc<Shape>, result: &[u64], epilogue: Op
     let waits = finish.as_ref().is_some_and(Finish::waits);
     let of_tile = 4 * (planes * (shape.terms + width) + if waits { step * step * width } else { 0 });
     let most = (CACHED / of_tile / rows * rows).clamp(rows, MOST_TILES);
-    let blocks = (tiles / spans).div_ceil(most);
+    let blocks = match (tiles / spans).div_ceil(most) {
+        // Of a few blocks an even number: threads have as many each.
+        few @ (3 | 5 | 7) if !by_images => few + 1,
+        blocks => blocks,
+    };
     let block = (tiles / spans).div_ceil(blocks.max(1)).max(1);
     let piece_blocks = if by_images { blocks } else { blocks.div_ceil(MOST_PIECES) }.max(1);
     let block_pieces = (spans * blocks).div_ceil(piece_blocks);

@@ -9,7 +9,7 @@ use plimsoll_base::Bytes;
 use plimsoll_device::{KernelCall, LaidOut, StepArg, Variant};
 use plimsoll_graph::id::Id;
 use plimsoll_memory::layout::{self, Buffer};
-use plimsoll_request::{KernelRequest, Part, Rows, Sums};
+use plimsoll_request::{Fold, KernelRequest, Part, Rows, Sums};
 
 use super::units::{Unit, Units, args_of};
 use crate::Request;
@@ -51,6 +51,8 @@ struct DividedSums {
     /// What is called once, before the first part, and behind the last one: requests of one step.
     begin: Option<KernelCall>,
     end: Option<KernelCall>,
+    /// Where each is added to those before: what begins one, adds one, and ends with the sum of all.
+    fold: Option<(Option<KernelCall>, KernelCall, KernelCall)>,
 }
 
 /// A step, while its chain is made.
@@ -66,6 +68,7 @@ struct Making<'a> {
     of: &'a Chains<'a>,
     align: u64,
     rows: Rows,
+    is_folded: bool,
     inputs: Vec<ValueId>,
     outputs: Vec<ValueId>,
     /// Where values are that have been made.
@@ -121,8 +124,13 @@ impl<'a> Chains<'a> {
         // Sums begin with the same bits by any variant.
         let sums = match sums {
             None => None,
-            Some(Sums { count, bytes, begin, end }) => {
-                Some(DividedSums { count, bytes, begin: once(begin, None)?, end: once(end, numerics)? })
+            Some(Sums { count, bytes, begin, end, fold }) => {
+                let folded = |Fold { begin, add, end }: Fold| {
+                    let add = once(Some(add), None)??;
+                    let is_over = add.step().in_place.contains(&(0, 0));
+                    is_over.then_some((once(begin, None)?, add, once(Some(end), numerics)??))
+                };
+                Some(DividedSums { count, bytes, begin: once(begin, None)?, end: once(end, numerics)?, fold: fold.and_then(folded) })
             }
         };
         let laid_out = unit.call.variant.laid_out;
@@ -141,11 +149,12 @@ impl<'a> Chains<'a> {
 
     /// Units one behind another in so many parts: one work with the results of `roots`, of which the last unit is one. Where it stands and what
     /// it waits for, its caller says. None where their rows cannot be divided so, or where another than a root sums over them.
-    pub fn work(&self, units: &[usize], roots: &[usize], count: u64) -> Option<Work> {
-        self.units.ways(count).find_map(|rows| self.divided_so(units, roots, rows))
+    /// With `is_folded` sums are added one by one where they may be.
+    pub fn work(&self, (units, roots): (&[usize], &[usize]), count: u64, is_folded: bool) -> Option<Work> {
+        self.units.ways(count).find_map(|rows| self.divided_so((units, roots), rows, is_folded))
     }
 
-    fn divided_so(&self, units: &[usize], roots: &[usize], rows: Rows) -> Option<Work> {
+    fn divided_so(&self, (units, roots): (&[usize], &[usize]), rows: Rows, is_folded: bool) -> Option<Work> {
         let last = &self.units.all[*units.last()?];
         let root = &self.lir.works[*last.works.last()?];
         let inside: HashSet<ValueId> = units.iter().flat_map(|unit| self.units.all[*unit].writes()).copied().collect();
@@ -153,6 +162,7 @@ impl<'a> Chains<'a> {
             of: self,
             align: self.request.devices[root.device.index()].alignment,
             rows,
+            is_folded,
             inputs: Vec::new(),
             outputs: roots.iter().flat_map(|root| self.units.all[*root].writes()).copied().collect(),
             made: HashMap::new(),
@@ -220,13 +230,20 @@ impl Making<'_> {
                 None if is_read && inside.contains(value) => return None,
                 None if is_read => self.input(*value, *is_cut, (divided.calls, root))?,
                 None => match &divided.sums {
-                    Some(sums) if !is_cut => self.sums(sums, *value, divided.calls)?,
+                    Some(sums) if !is_cut => match &sums.fold {
+                        Some(_) if self.is_folded => self.folded(sums)?,
+                        _ => self.sums(sums, *value, divided.calls)?,
+                    },
                     _ if !is_cut => return None,
                     _ => self.result(*value)?,
                 },
             });
         }
-        if let Some(call) = divided.sums.as_ref().and_then(|sums| sums.begin.clone()) {
+        let fold =
+            divided.sums.as_ref().filter(|_| self.is_folded).and_then(|sums| Some((self.rows.parts / sums.count, sums.fold.clone()?)));
+        if let Some((every, (Some(begin), ..))) = &fold {
+            self.draft(begin.clone(), (Vec::new(), vec![*places.last()?]), (When::First(*every), root));
+        } else if let Some(call) = divided.sums.as_ref().filter(|_| fold.is_none()).and_then(|sums| sums.begin.clone()) {
             let all = PartArg::whole(places.last()?.of);
             self.draft(call, (Vec::new(), vec![all]), (When::Before, root));
         }
@@ -265,7 +282,12 @@ impl Making<'_> {
             let step = PartStep { calls: divided.calls, ..self.step((call, larger), args, (when, root)) };
             self.drafts.push(Draft { step, reads, writes });
         }
-        if let Some(call) = divided.sums.as_ref().and_then(|sums| sums.end.clone()) {
+        if let Some((every, (_, add, end))) = fold {
+            let half = |is_second: bool| PartArg::fixed(places[places.len() - 1].of, is_second);
+            self.draft(add, (vec![half(false), half(true)], vec![half(false)]), (When::Last(every), root));
+            let output = self.output(*unit.arguments.last()?)?;
+            self.draft(end, (vec![half(false)], vec![PartArg::whole(output)]), (When::Behind, root));
+        } else if let Some(call) = divided.sums.as_ref().and_then(|sums| sums.end.clone()) {
             let all = PartArg::whole(places.last()?.of);
             let output = self.output(*unit.arguments.last()?)?;
             self.draft(call, (vec![all], vec![PartArg::whole(output)]), (When::Behind, root));
@@ -322,6 +344,16 @@ impl Making<'_> {
         Some(PartArg::slices(of, count))
     }
 
+    /// Two of the sums in the place of a result: that of those before, and the next one.
+    fn folded(&mut self, sums: &DividedSums) -> Option<PartArg> {
+        let one =
+            sums.bytes.checked_div(sums.count).filter(|one| sums.bytes.is_multiple_of(sums.count) && one.is_multiple_of(self.align))?;
+        let every = self.rows.parts.checked_div(sums.count).filter(|_| self.rows.parts.is_multiple_of(sums.count))?;
+        self.between.push(one.checked_mul(2)?);
+        self.sums.push(self.between.len() - 1);
+        Some(PartArg::half(PartOf::Between(self.between.len() - 1), every))
+    }
+
     /// A value from outside.
     fn input(&mut self, value: ValueId, is_cut: bool, (calls, root): (u64, &Work)) -> Option<PartArg> {
         if is_cut && !self.of.is_readable(value, self.rows.times(calls)?, root) {
@@ -359,7 +391,7 @@ impl Making<'_> {
 
     /// Packs what is between the steps, and their scratch.
     fn finish(mut self) -> Option<Parts> {
-        self.drafts.sort_by_key(|draft| draft.step.when);
+        self.drafts.sort_by_key(|draft| draft.step.when.stage());
         let align = self.align;
         let mut buffers: Vec<Buffer> = Vec::with_capacity(self.between.len() + self.drafts.len());
         for (index, bytes) in self.between.iter().enumerate() {
@@ -369,7 +401,7 @@ impl Making<'_> {
                 // All parts are at it.
                 _ if self.sums.contains(&index) => (0, self.drafts.len() - 1),
                 When::Before => (first, self.drafts.len() - 1),
-                When::Each | When::Behind => (first, self.drafts.iter().rposition(names)?),
+                _ => (first, self.drafts.iter().rposition(names)?),
             };
             buffers.push(Buffer { first: first as u32, last: last as u32, bytes: *bytes, align });
         }

@@ -5,9 +5,12 @@
 //! takes it up; so may several of them. That goes on as long as it lowers what the work takes. What others read as well is computed once
 //! more for the parts. In the end works in parts that compute the same are one work with the results of all of them ([`together`]).
 //!
+//! Other lists of schedules have chains by what is live at once ([`lines`]).
+//!
 //! [`units`]: what may be done in parts. [`chain`]: works in parts.
 
 mod chain;
+mod lines;
 mod together;
 mod units;
 
@@ -45,6 +48,12 @@ const LEAST_SAVED: u64 = 32;
 /// A change counts as if it took this part of the time more at least. What saves no more of the time of a step is left.
 const LEAST_LONGER: f64 = 0.02;
 
+/// Lines for lists of schedules whose chains are made for a line: as parts of the arena as it is.
+const LINES: [(u64, u64); 2] = [(3, 4), (1, 2)];
+
+/// Such a list takes less than the one before by this part at least.
+const CLEARLY_LOWER: u64 = 16;
+
 /// A region with works in parts.
 pub(super) struct WithParts {
     pub lir: Lir,
@@ -52,6 +61,8 @@ pub(super) struct WithParts {
     pub parts: Vec<(NodeId, u64)>,
     /// By work of the region as it was: its number; none of those that are gone.
     pub works: IdVec<WorkId, Option<WorkId>>,
+    /// Whether chains are made for a line: another order may take less.
+    pub is_for_line: bool,
 }
 
 /// Of sums over the rows, which chains there are.
@@ -66,7 +77,8 @@ enum Sums {
 }
 
 /// The region at hand with works of the device in parts, in an arena of so many bytes: without sums over the rows, and with those, too, which
-/// takes less and longer; then with chains that have something in common as one. Each only where works take less so.
+/// takes less and longer; then with chains that have something in common as one; then with chains for lines. Each only where works take less
+/// so.
 ///
 /// # Errors
 /// INTERNAL where a work waits for one that is gone.
@@ -102,6 +114,19 @@ pub(super) fn with_parts(request: &Request<'_>, lir: &Lir, device: DeviceId, are
         if saved > least {
             found.add(&joins)?;
         }
+    }
+    let mut to_lines = Joins { is_for_line: true, ..begin(Sums::Fewer) };
+    let lives = to_lines.lives();
+    let mut highest = to_lines.highest(&lives);
+    for (part, of) in LINES {
+        to_lines.down_to(&lives, arena.0 / of * part, lives.longest());
+        let lower = to_lines.highest(&lives);
+        // What saves little for a line saves as little for a lower one.
+        if lower > highest - highest / CLEARLY_LOWER {
+            break;
+        }
+        found.add(&to_lines)?;
+        highest = lower;
     }
     Ok(found.with)
 }
@@ -168,6 +193,8 @@ struct Joins<'a> {
     owner: Vec<usize>,
     /// Which chains may end in sums over the rows.
     sums: Sums,
+    /// Whether they are made for a line: with sums one by one, and what they make as late as that takes less.
+    is_for_line: bool,
     /// How often works were put together, or none was found that could be.
     done: usize,
     /// Those for which none was found.
@@ -216,6 +243,7 @@ impl<'a> Joins<'a> {
             owner: (0..joined.len()).collect(),
             joined,
             sums,
+            is_for_line: false,
             done: 0,
             stuck: HashSet::new(),
             // What takes less than half of what cannot be changed is not worth it.
@@ -333,7 +361,16 @@ impl<'a> Joins<'a> {
         let others = || self.joined.iter().flatten().map(Joined::count).filter(|count| *count > 0);
         let is_one_family = |count: u64| others().all(|other| other.is_multiple_of(count) || count.is_multiple_of(other));
         let counts = COUNTS.iter().filter(|count| **count >= least && is_one_family(**count));
-        let (count, work) = counts.filter_map(|count| Some((*count, self.chains.work(&units, &[root], *count)?))).next()?;
+        let made = |units: &[usize], count: u64| self.chains.work((units, &[root]), count, self.is_for_line);
+        let (count, mut work) = counts.filter_map(|count| Some((*count, made(&units, *count)?))).next()?;
+        let mut units = units;
+        if self.is_for_line {
+            let late = self.late(&units);
+            let scratch = |work: &Work| work.prepared.as_ref().map_or(0, |prepared| prepared.shared);
+            if let Some(other) = made(&late, count).filter(|other| scratch(other) < scratch(&work)) {
+                (units, work) = (late, other);
+            }
+        }
         if Some(&at) != last.works.last() && !self.is_ready(&work, &own, at) {
             return None;
         }
@@ -361,6 +398,24 @@ impl<'a> Joins<'a> {
             }
         }
         needed.into_iter().collect()
+    }
+
+    /// Units, each just before the first that reads it; the one that gives the results is the last.
+    fn late(&self, units: &[usize]) -> Vec<usize> {
+        let mut late = Vec::with_capacity(units.len());
+        // Each with the number of its operands that have been looked at.
+        let mut open: Vec<(usize, usize)> = units.last().map(|root| (*root, 0)).into_iter().collect();
+        while let Some((unit, looked)) = open.pop() {
+            match self.chains.units.all[unit].reads().get(looked) {
+                Some(value) => {
+                    open.push((unit, looked + 1));
+                    let maker = self.maker[*value].filter(|maker| units.contains(maker) && !late.contains(maker) && *maker != unit);
+                    open.extend(maker.map(|maker| (maker, 0)));
+                }
+                None => late.push(unit),
+            }
+        }
+        late
     }
 
     /// Units, each once, in the order of their works; the one that gives the results is the last.
@@ -471,7 +526,7 @@ impl<'a> Joins<'a> {
             works.push(gone.is_none().then(|| WorkId::from_index(next)));
             next += usize::from(gone.is_none());
         }
-        Ok(Some(WithParts { lir, parts, works }))
+        Ok(Some(WithParts { lir, parts, works, is_for_line: self.is_for_line }))
     }
 }
 

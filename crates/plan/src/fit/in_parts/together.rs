@@ -53,7 +53,8 @@ impl Joins<'_> {
         }
         let may_move = |at: WorkId| units.iter().all(|unit| self.may_move(*unit, at, own.contains(unit)));
         let counts = [first.count().max(second.count()), first.count().min(second.count())];
-        let (count, work) = counts.into_iter().find_map(|count| Some((count, self.chains.work(&units, &roots, count)?)))?;
+        let (count, work) =
+            counts.into_iter().find_map(|count| Some((count, self.chains.work((&units, &roots), count, self.is_for_line)?)))?;
         let is_first = may_move(first.at) && self.is_ready(&work, &own, first.at);
         let may_wait = || may_move(second.at) && self.writes(first).into_iter().all(|value| self.is_read_behind(value, &pair, second.at));
         let at = if is_first { first.at } else { Some(second.at).filter(|_| may_wait())? };
