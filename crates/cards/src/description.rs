@@ -109,11 +109,11 @@ struct File {
 #[serde(deny_unknown_fields)]
 struct ProcessorEntry {
     instructions: InstructionSet,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    bf16: Option<Bf16Instructions>,
     cores: u32,
     caches: Caches,
     memory_bytes: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    bf16: Option<Bf16Instructions>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -388,7 +388,9 @@ mod tests {
 
     #[test]
     fn a_file_says_the_whole_machine() {
-        let machine = described();
+        let mut machine = described();
+        assert_eq!(MachineDescription::from_json(machine.to_json().unwrap().as_bytes()).unwrap(), machine);
+        (machine.processor.instructions, machine.processor.bf16) = (InstructionSet::Avx512, Some(Bf16Instructions::Avx512));
         assert_eq!(MachineDescription::from_json(machine.to_json().unwrap().as_bytes()).unwrap(), machine);
     }
 
@@ -402,6 +404,7 @@ mod tests {
             ("\"version\": 1", "\"version\": 1, \"x\": 1", "unknown field `x`, expected one of `version`, `processor`, `cards` at line 2"),
             ("\"cores\": 8", "\"cores\": 0", "processor.cores: 0 is not between 1 and 4096"),
             ("\"Avx2\"", "\"Avx3\"", "unknown variant `Avx3`"),
+            ("\"cores\": 8", "\"cores\": 8, \"bf16\": \"Avx512\"", "processor.bf16: not of a processor with x86_64 with AVX2"),
             ("\"memory_bytes\": 68719476736", "\"memory_bytes\": 18446744073709551615", "processor.memory_bytes"),
             ("\"ordinal\": 2", "\"ordinal\": 1", "cards[2].ordinal: 1 is not in order"),
             ("\"uuid\": \"GPU-3\"", "\"uuid\": \"GPU-3\\u001b\"", "cards[3].uuid: not a line"),

@@ -56,6 +56,7 @@ fn a_described_machine_is_none_of_this_one() {
     let mut planned = |instructions: &str, cores: u32, options: &str| {
         machine["processor"]["instructions"] = instructions.into();
         machine["processor"]["cores"] = cores.into();
+        machine["processor"]["bf16"] = serde_json::Value::Null;
         let file = folder.write("there.json", machine.to_string());
         let said = plimsoll(&format!("plan {RUN} --devices {file} {options}"));
         assert_eq!(said.code, 0, "{}", said.err);
