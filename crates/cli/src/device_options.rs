@@ -8,9 +8,9 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use plimsoll::costs::Costs;
 use plimsoll::formats::read_config;
-use plimsoll::machine::{CudnnMode, MachineDescription};
+use plimsoll::machine::{CudnnMode, MachineDescription, MatmulPrecision};
 use plimsoll::tuned::Tuned;
-use plimsoll::{Bytes, Error, MatmulPrecision, Options, PlacementMode, config, model};
+use plimsoll::{Bytes, Error, Options, PlacementMode, config, model};
 
 use crate::failure::{Failure, OrUsage, Result, wrong_use};
 

@@ -50,7 +50,7 @@ pub use several::{Opened, Placed, Several};
 pub use values::Values;
 
 pub use plimsoll_base::{Bytes, Code, DataType, Error, Kind, Result, Shortage, Unfed};
-pub use plimsoll_cards::{Environment, MatmulPrecision, MemoryLimit, Options, PlacementMode};
+pub use plimsoll_cards::{Environment, MemoryLimit, Options, PlacementMode};
 pub use plimsoll_device::{DeviceKind, DeviceName, DeviceSpec};
 pub use plimsoll_graph::{Element, Graph, GraphDef, HostTensor, Node, NodeId, Output, PartialShape, Shape};
 pub use plimsoll_ops::Registry;

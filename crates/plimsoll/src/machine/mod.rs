@@ -19,7 +19,7 @@ pub use observe::Observer;
 pub use plimsoll_cards::config as device_config;
 pub use plimsoll_cards::{
     Card, ComputeCapability, CudnnMode, DescribedCard, DescribedCudnn, Division, GpuConfig, Link, LogicalDevice, MachineDescription,
-    PhysicalDevice, Processor, Reserve, Spill, VirtualDevices, resolve,
+    MatmulPrecision, PhysicalDevice, Processor, Reserve, Spill, VirtualDevices, resolve,
 };
 pub use plimsoll_device_cuda::{Driver, ProcessKind};
 pub use plimsoll_machine::{Guarantee, History, LastUse};
