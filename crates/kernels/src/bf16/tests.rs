@@ -59,11 +59,10 @@ fn run(made: &Made, inputs: &[Vec<f32>], outputs: &[u64]) -> Vec<Vec<u8>> {
             let read: Vec<Vec<u8>> = read.into_iter().map(of).collect();
             let read: Vec<&[u8]> = read.iter().map(Vec::as_slice).collect();
             let mut results: Vec<Vec<u8>> = written.iter().map(|arg| of(arg)).collect();
-            let mut calls: Vec<Range<u32>> = vec![0..prepared.chunks];
-            if backwards {
-                calls = (0..prepared.chunks).rev().map(|piece| piece..piece + 1).collect();
-            }
-            testing::run_pieces(prepared, &read, &mut results, &calls, &[]).unwrap();
+            let all = 0..prepared.chunks;
+            let pieces: Vec<Range<u32>> = all.clone().rev().map(|piece| piece..piece + 1).collect();
+            let calls = if backwards { &pieces[..] } else { std::slice::from_ref(&all) };
+            testing::run_pieces(prepared, &read, &mut results, calls, &[]).unwrap();
             for (arg, result) in written.into_iter().zip(results) {
                 match arg {
                     StepArg::Argument(index) => arguments[*index as usize] = result,

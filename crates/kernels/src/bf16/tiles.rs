@@ -100,7 +100,7 @@ pub(super) fn tile(rows: usize, vectors: usize) -> Option<TileFn> {
 mod code {
     #![expect(clippy::needless_range_loop, reason = "arrays of registers, indexed alike")]
 
-    use std::arch::x86_64::{__m512, __m512bh, _mm512_dpbf16_ps, _mm512_loadu_ps, _mm512_set1_epi32};
+    use std::arch::x86_64::{__m512, __m512bh, __m512i, _mm512_dpbf16_ps, _mm512_loadu_ps, _mm512_set1_epi32};
 
     use super::{LANES, PAIRED, ROWS, Tile, TileFn, VECTORS, change};
     use crate::simd::Lanes;
@@ -139,7 +139,7 @@ mod code {
                         }
                         for r in 0..M {
                             let pair = rows[r].wrapping_add(left).cast::<i32>().read_unaligned();
-                            let pair = std::mem::transmute::<_, __m512bh>(_mm512_set1_epi32(pair & $mask));
+                            let pair = std::mem::transmute::<__m512i, __m512bh>(_mm512_set1_epi32(pair & $mask));
                             for v in 0..N {
                                 sums[r][v] = _mm512_dpbf16_ps(sums[r][v], pair, columns[v]);
                             }
