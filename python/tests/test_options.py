@@ -105,8 +105,9 @@ def test_operands_of_products_are_rounded_where_that_is_asked_for():
     # As far as bf16 goes, or as they were where the processor has no instructions for it.
     assert 0 <= np.abs(rounded - exact).max() <= np.abs(exact).max() / 64
     experimental = tf.ConfigProto.Experimental(matmul_precision="bf16")
-    for config in ("allow_soft_placement: true experimental { matmul_precision: 'bf16' }", tf.ConfigProto(experimental=experimental)):
-        assert of(config=config).tobytes() == rounded.tobytes()
+    assert of(config="allow_soft_placement: true experimental { matmul_precision: 'bf16' }").tobytes() == rounded.tobytes()
+    with tf.Session(graph=graph, config=tf.ConfigProto(experimental=experimental)) as session:
+        assert session.run("y:0", feed).tobytes() == rounded.tobytes()
     assert of(matmul_precision="float32").tobytes() == of().tobytes()
     for options in ({"matmul_precision": "bf8"}, {"matmul_precision": "bf16", "exact_convolutions": True}):
         with pytest.raises(plimsoll.errors.InvalidArgumentError):
