@@ -459,9 +459,10 @@ impl Builder<'_> {
         self.kind_firsts.iter().map(|device| self.floor_on(lir, work, DeviceId::from_index(*device)).unwrap_or_default()).collect()
     }
 
-    /// Elementwise works may be fused, copies may not be needed, and an anchor may be alone.
+    /// Elementwise works may be fused, a convolution may take its pooling, copies may not be needed, and an anchor may be alone.
     fn floor_on(&self, lir: &Lir, work: &LirWork, device: DeviceId) -> Option<Floor> {
         let request = match &work.kind {
+            WorkKind::Request { request, .. } if matches!(**request, KernelRequest::MaxPool(_)) => return Some(Floor::default()),
             WorkKind::Expr { .. } | WorkKind::Copy | WorkKind::Outside { .. } | WorkKind::Parts(_) => return Some(Floor::default()),
             WorkKind::Loop { body, trips, .. } => {
                 let seconds = self.once_at_least(lir, work, *body, device)? * trips.predicted();
