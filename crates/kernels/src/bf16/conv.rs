@@ -164,7 +164,8 @@ pub(super) fn prepare(spec: &ConvSpec, is_gradient: bool, epilogue: Option<Epilo
         let width = if is_seen { height(&x, x.axis.positions) } else { 0 };
         // Of the largest piece that there may be, however many images there are.
         let (most_lines, most_images) = if by_images { (out[0], 1) } else { (lines.min(out[0]), POSITIONS.div_ceil(positions)) };
-        let largest = [height(&y, most_lines), width, even, most_images].iter().fold(1, |all: usize, size| all.saturating_mul(*size));
+        let sizes = [height(&y, most_lines).max(1), width.max(x.axis.positions), even, most_images];
+        let largest = sizes.iter().fold(1, |all: usize, size| all.saturating_mul(*size));
         if largest > MOST_REGION {
             return Ok(None);
         }
@@ -186,7 +187,8 @@ pub(super) fn prepare(spec: &ConvSpec, is_gradient: bool, epilogue: Option<Epilo
         };
         let all = (0..images).flat_map(|number| (0..most).map(move |row| (number, row)));
         let rows = all.flat_map(|(number, row)| (0..x.axis.positions).map(move |column| [number, row, column])).map(window).collect();
-        issued += 2.0 * (batch * y.axis.positions * x.axis.positions * pairs * PAIRED) as f64 * time_of(&panels);
+        let positions = batch as f64 * y.axis.positions as f64 * x.axis.positions as f64;
+        issued += 2.0 * positions * (pairs * PAIRED) as f64 * time_of(&panels);
         passes.push(Pass { width, runs, side: numbers, pairs, rows, y, x });
         numbers += packed.side(pairs);
     }

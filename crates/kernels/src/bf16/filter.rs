@@ -142,9 +142,9 @@ pub(super) fn prepare(spec: &ConvSpec) -> Result<Option<Gradient>> {
     let per_worker = (place + 2 * right).next_multiple_of(64) + 64;
     let chunks = (parts * groups) as u32;
     let vectors = panels.iter().map(|panel| panel.vectors).sum::<usize>();
-    let sums = 2.0 * (batch * y.positions * pairs * PAIRED) as f64 * (filter / columns) as f64 * time_of(&panels);
-    let made = y.positions.div_ceil(lines) * high * width * wide / LANES + y.positions * pairs * vectors;
-    let issued = sums + PAIRS * (batch * groups * made) as f64;
+    let sums = 2.0 * (batch * y.positions) as f64 * (pairs * PAIRED) as f64 * (filter / columns) as f64 * time_of(&panels);
+    let made = y.positions.div_ceil(lines) as f64 * (high * width * wide / LANES) as f64 + y.positions as f64 * (pairs * vectors) as f64;
+    let issued = sums + PAIRS * (batch * groups) as f64 * made;
     let kernel = Kernel {
         batch,
         axes: [y, x],

@@ -144,7 +144,7 @@ pub(super) fn prepare(spec: &ProductSpec, epilogue: Option<Epilogue>) -> Result<
         finish.describe(&mut product);
     }
     let elementwise = product.cost.flops - cost.flops;
-    let issued = 2.0 * (batch * m * pairs * PAIRED) as f64 * vectors;
+    let issued = 2.0 * (batch * m) as f64 * (pairs * PAIRED) as f64 * vectors;
     Ok(Some(Kernels { right: right.prepare()?, product, bytes: pair_bytes, issued, elementwise }))
 }
 
