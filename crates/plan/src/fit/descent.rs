@@ -41,6 +41,12 @@ const MOST_MOVES: u64 = 150_000;
 const MOST_BESIDE: usize = 3;
 const BESIDE: u64 = 12;
 
+/// A list of chains for a line is not searched where another one has a schedule that is as low as its first and faster by this factor.
+const SLOWER: f64 = 1.05;
+
+/// A base is not searched where the same with masks takes no more time than by this factor: what the one can do the other can.
+const NO_LONGER: f64 = 1.001;
+
 /// The schedules of one device, from the one as it is on, none faster than the one before. The others have another order of works, where one
 /// with a lower peak was found that takes no less time; and masks, where there are values that can be kept so.
 pub(super) struct Descent<'a> {
@@ -54,9 +60,17 @@ pub(super) struct Descent<'a> {
     most: Vec<Option<Bytes>>,
     /// Of the bases searched so far. None is faster than the one before: so a lower line never gives a faster plan.
     states: Vec<Found>,
-    /// The bases that are not searched yet, each with its predicted seconds as it is: none of its schedules takes less.
-    open: Vec<(usize, f64)>,
+    /// The bases that are not searched yet.
+    open: Vec<Open>,
     is_begun: bool,
+}
+
+/// A base as it is: none of its schedules takes less time, or more memory.
+#[derive(Clone, Copy)]
+struct Open {
+    base: usize,
+    seconds: f64,
+    peak: u64,
 }
 
 /// A schedule.
@@ -77,10 +91,14 @@ struct Base {
     bodies: Arc<Bodies>,
     /// The values of which masks are kept in their place, each with the bytes of the mask.
     masks: Vec<(NodeId, Bytes)>,
+    /// The base that is the same without masks.
+    without: Option<usize>,
     /// The chains in parts, each with the number of parts.
     parts: Vec<(NodeId, u64)>,
     /// The loops in segments, each with the length of these.
     segments: Vec<(NodeId, u64)>,
+    /// Whether its chains are made for a line.
+    is_for_line: bool,
     /// So much less than its peak may a schedule take: see [`problem::uncounted`].
     uncounted: u64,
 }
@@ -88,7 +106,8 @@ struct Base {
 impl Base {
     fn new(request: &Request<'_>, device: DeviceId, lir: Lir, bodies: &Arc<Bodies>) -> Base {
         let uncounted = problem::uncounted(request, &lir, device);
-        Base { lir, bodies: Arc::clone(bodies), masks: Vec::new(), parts: Vec::new(), segments: Vec::new(), uncounted }
+        let bodies = Arc::clone(bodies);
+        Base { lir, bodies, masks: Vec::new(), without: None, parts: Vec::new(), segments: Vec::new(), is_for_line: false, uncounted }
     }
 
     /// Its schedules with lower and lower peaks.
@@ -150,8 +169,14 @@ impl<'a> Descent<'a> {
             let (peak, seconds) = plimsoll_fit::replay(&problem, &steps).ok()?;
             Some(State { steps, peak, seconds })
         };
-        let seconds = |base: usize| given(&bases[base]).map_or(0.0, |state| state.seconds);
-        let open = (searched..bases.len()).map(|base| (base, seconds(base))).collect();
+        let as_it_is = |base: usize| {
+            let (seconds, peak) = given(&bases[base]).map_or((0.0, u64::MAX), |state| (state.seconds, state.peak));
+            Open { base, seconds, peak }
+        };
+        let all: Vec<Open> = (searched..bases.len()).map(as_it_is).collect();
+        let has_better =
+            |open: &Open| all.iter().any(|other| bases[other.base].without == Some(open.base) && other.seconds <= open.seconds * NO_LONGER);
+        let open = all.iter().filter(|open| !has_better(open)).copied().collect();
         let first = given(&bases[0]).filter(|_| bases.len() > 1);
         let mut descent = Descent { request, bases, away, slow: (slow, is_file), most, states: Vec::new(), open, is_begun: false };
         descent.states.extend(first.map(|state| descent.found(0, state)));
@@ -167,15 +192,29 @@ impl<'a> Descent<'a> {
     /// may be needed. Whether there were any.
     fn search(&mut self, seconds: f64, is_all: bool) -> bool {
         let is_first = !std::mem::replace(&mut self.is_begun, true) && !is_all;
-        let fastest = self.open.iter().min_by(|one, other| one.1.total_cmp(&other.1)).map(|open| open.0);
-        let is_next = |open: &(usize, f64)| open.1 <= seconds && (!is_first || Some(open.0) == fastest);
+        let fastest = self.open.iter().min_by(|one, other| one.seconds.total_cmp(&other.seconds)).map(|open| open.base);
+        let is_next = |open: &Open| open.seconds <= seconds && (!is_first || Some(open.base) == fastest);
         let (next, open): (Vec<_>, Vec<_>) = self.open.iter().copied().partition(is_next);
         self.open = open;
+        let (for_line, others): (Vec<_>, Vec<_>) = next.iter().copied().partition(|open| self.bases[open.base].is_for_line);
+        self.search_these(&others);
+        // Of the others all are searched that may have a faster schedule.
+        let (bases, states) = (&self.bases, &self.states);
+        let is_faster = |found: &Found, open: &Open| {
+            !bases[found.base].is_for_line && found.state.peak <= open.peak && found.state.seconds * SLOWER < open.seconds
+        };
+        let for_line: Vec<_> = for_line.into_iter().filter(|open| !states.iter().any(|found| is_faster(found, open))).collect();
+        self.search_these(&for_line);
+        !next.is_empty()
+    }
+
+    /// Searches some bases.
+    fn search_these(&mut self, these: &[Open]) {
         let (request, device, (slow, is_file)) = (self.request, self.away.device, &self.slow);
-        let searches: Vec<_> = next.iter().map(|(base, _)| || self.bases[*base].states(request, device, slow.clone(), *is_file)).collect();
+        let searches: Vec<_> = these.iter().map(|open| || self.bases[open.base].states(request, device, slow.clone(), *is_file)).collect();
         let mut fresh = Vec::new();
-        for ((base, _), states) in next.iter().zip(side_by_side(&searches)) {
-            fresh.extend(states.into_iter().map(|state| self.found(*base, state)));
+        for (open, states) in these.iter().zip(side_by_side(&searches)) {
+            fresh.extend(states.into_iter().map(|state| self.found(open.base, state)));
         }
         if self.bases.len() > 1
             && let Some(given) = self.states.first()
@@ -189,7 +228,6 @@ impl<'a> Descent<'a> {
             seconds.total_cmp(&other.0).then(peak.cmp(&other.1)).then(base.cmp(&other.2))
         });
         self.states.dedup_by(|one, other| one.base == other.base && one.state == other.state);
-        !next.is_empty()
     }
 
     /// The first schedule whose packed arena is within `room`; where none is, the one with the smallest.
@@ -304,7 +342,7 @@ fn further(request: &Request<'_>, device: DeviceId, arena: Bytes, bases: &mut Ve
     let mut last = bases.len() - 1;
     if let Some(WithMasks { lir, masks }) = with_masks(request, &bases[last].lir, device, arena)? {
         let (bodies, segments) = (Arc::clone(&bases[last].bodies), bases[last].segments.clone());
-        bases.push(Base { masks, segments, ..Base::new(request, device, lir, &bodies) });
+        bases.push(Base { masks, without: Some(last), segments, ..Base::new(request, device, lir, &bodies) });
         last += 1;
     }
     for WithParts { lir, parts, works, is_for_line } in with_parts(request, &bases[last].lir, device, arena)? {
@@ -312,7 +350,7 @@ fn further(request: &Request<'_>, device: DeviceId, arena: Bytes, bases: &mut Ve
         let of = &bases[last];
         let bodies = Arc::new(of.bodies.renumbered(&works));
         let (masks, segments) = (of.masks.clone(), of.segments.clone());
-        bases.push(Base { masks, parts, segments, ..Base::new(request, device, lir, &bodies) });
+        bases.push(Base { masks, parts, segments, is_for_line, ..Base::new(request, device, lir, &bodies) });
     }
     Ok(())
 }

@@ -3,6 +3,7 @@
 mod buckets;
 mod clock;
 mod convolutions;
+mod half;
 mod laid_out;
 mod libraries;
 mod placement;

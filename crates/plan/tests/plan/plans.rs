@@ -13,7 +13,7 @@ use plimsoll_ops::builder::Initializer;
 use plimsoll_ops::{GraphBuilder, Registry};
 use plimsoll_plan::{Feed, Lines, Pass, PlaceOptions, Plan, Request, Signature, check_limits, place, plan, plan_until};
 
-fn builder() -> GraphBuilder {
+pub fn builder() -> GraphBuilder {
     GraphBuilder::new(Arc::new(Registry::standard(Arc::new(CpuKernels))))
 }
 
@@ -27,14 +27,17 @@ fn try_plan(
     plan_under(&Lines::NONE, b, options, feeds, fetches, targets)
 }
 
-fn plan_under(
+/// Feeds with their shapes, fetches and targets.
+pub struct Run<'a>(pub &'a [(&'a str, &'a [u64])], pub &'a [&'a str], pub &'a [&'a str]);
+
+/// What is made of a request for a processor with AVX-512. Feeds are floats.
+pub fn requested<T>(
     lines: &Lines,
     b: GraphBuilder,
     options: Options,
-    feeds: &[(&str, &[u64])],
-    fetches: &[&str],
-    targets: &[&str],
-) -> plimsoll_base::Result<Plan> {
+    Run(feeds, fetches, targets): Run<'_>,
+    make: impl FnOnce(&Request<'_>) -> plimsoll_base::Result<T>,
+) -> plimsoll_base::Result<T> {
     let registry = b.registry().clone();
     let graph = b.finish();
     let devices = options.intra_op(1).resolve_on(1, InstructionSet::Avx512)?;
@@ -52,7 +55,7 @@ fn plan_under(
         ..Signature::default()
     };
     let libraries = vec![&CpuKernels as &dyn Library; devices.len()];
-    let request = Request {
+    make(&Request {
         graph: &graph,
         registry: &registry,
         devices: &devices,
@@ -61,23 +64,35 @@ fn plan_under(
         placement: &placement,
         lines,
         signature: &signature,
-    };
-    let first = plan(&request)?;
-    assert_eq!(first.to_string(), plan(&request)?.to_string(), "planning is deterministic");
-    // It ends before each pass that it is told to end before.
-    let planned_until = |most: usize| {
-        let asked = Cell::new(0);
-        let check = || match asked.replace(asked.get() + 1) < most {
-            true => Ok(()),
-            false => Err(Error::cancelled("enough")),
+    })
+}
+
+fn plan_under(
+    lines: &Lines,
+    b: GraphBuilder,
+    options: Options,
+    feeds: &[(&str, &[u64])],
+    fetches: &[&str],
+    targets: &[&str],
+) -> plimsoll_base::Result<Plan> {
+    requested(lines, b, options, Run(feeds, fetches, targets), |request| {
+        let first = plan(request)?;
+        assert_eq!(first.to_string(), plan(request)?.to_string(), "planning is deterministic");
+        // It ends before each pass that it is told to end before.
+        let planned_until = |most: usize| {
+            let asked = Cell::new(0);
+            let check = || match asked.replace(asked.get() + 1) < most {
+                true => Ok(()),
+                false => Err(Error::cancelled("enough")),
+            };
+            plan_until(request, &check)
         };
-        plan_until(&request, &check)
-    };
-    for most in 0..Pass::ALL.len() {
-        assert_eq!(planned_until(most).unwrap_err().code(), Code::Cancelled, "{most}");
-    }
-    assert_eq!(planned_until(Pass::ALL.len())?.to_string(), first.to_string());
-    Ok(first)
+        for most in 0..Pass::ALL.len() {
+            assert_eq!(planned_until(most).unwrap_err().code(), Code::Cancelled, "{most}");
+        }
+        assert_eq!(planned_until(Pass::ALL.len())?.to_string(), first.to_string());
+        Ok(first)
+    })
 }
 
 fn cpus(count: i32) -> Options {
@@ -96,7 +111,7 @@ pub fn check(name: &str, plan: &Plan) {
     assert_eq!(text, expected, "{name}: PLIMSOLL_BLESS=1 writes the file anew");
 }
 
-fn float(b: &mut GraphBuilder, name: &str) -> plimsoll_graph::Output {
+pub fn float(b: &mut GraphBuilder, name: &str) -> plimsoll_graph::Output {
     b.placeholder(name, DataType::Float, PartialShape::unknown()).build().unwrap()
 }
 

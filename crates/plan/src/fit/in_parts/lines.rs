@@ -9,7 +9,7 @@ use plimsoll_base::Bytes;
 use plimsoll_graph::IdVec;
 use plimsoll_graph::id::Id;
 
-use super::{Joined, Joins, LEAST_SAVED, MOST_JOINS};
+use super::{Joined, Joins, MOST_JOINS};
 use crate::fit::floor::while_it_runs;
 use crate::fit::problem::{is_here, may_repeat};
 use crate::lir::{ValueId, WorkId};
@@ -68,13 +68,6 @@ impl Profile {
     }
 }
 
-impl Lives {
-    /// What a change may take more at most.
-    pub fn longest(&self) -> f64 {
-        self.seconds * MOST_LONGER
-    }
-}
-
 impl Joins<'_> {
     pub(super) fn lives(&self) -> Lives {
         let (request, lir, device) = (self.chains.request, self.chains.lir, self.device);
@@ -102,9 +95,10 @@ impl Joins<'_> {
         lives
     }
 
-    /// Makes values as they are read until no more than so many bytes are live at once, or none is left whose making takes at most so many
-    /// seconds more.
-    pub(super) fn down_to(&mut self, lives: &Lives, line: u64, longest: f64) {
+    /// Makes values as they are read until no more than so many bytes are live at once, or no change is left that takes little more time and
+    /// saves this part of the line.
+    pub(super) fn down_to(&mut self, lives: &Lives, line: u64, least_saved: u64) {
+        let longest = lives.seconds * MOST_LONGER;
         // Positions where nothing can be changed: in another order they may have less.
         let mut closed = BTreeSet::new();
         for _ in 0..MOST_JOINS {
@@ -122,7 +116,7 @@ impl Joins<'_> {
                 self.undo(undo);
                 let saved = over.saturating_sub(after);
                 let worth = saved as f64 / (longer.max(0.0) + LEAST_COUNTED * lives.seconds);
-                if saved > profile.bytes[top] / LEAST_SAVED && longer <= longest && best.is_none_or(|(other, _)| worth > other) {
+                if saved > line / least_saved && longer <= longest && best.is_none_or(|(other, _)| worth > other) {
                     best = Some((worth, change));
                 }
             }

@@ -48,11 +48,15 @@ const LEAST_SAVED: u64 = 32;
 /// A change counts as if it took this part of the time more at least. What saves no more of the time of a step is left.
 const LEAST_LONGER: f64 = 0.02;
 
-/// Lines for lists of schedules whose chains are made for a line: as parts of the arena as it is.
-const LINES: [(u64, u64); 2] = [(3, 4), (1, 2)];
+/// Lines for lists of schedules whose chains are made for a line: 32nds of the arena as it is. Each list goes on from the one before.
+const LINES: [u64; 2] = [24, 16];
 
 /// Such a list takes less than the one before by this part at least.
 const CLEARLY_LOWER: u64 = 16;
+
+/// The line of a last list, and what a change for it has to save, as [`LEAST_SAVED`]. So chains have more parts where that is all that is left:
+/// they take longer, so the list before stays.
+const LAST_LINE: (u64, u64) = (15, 64);
 
 /// A region with works in parts.
 pub(super) struct WithParts {
@@ -118,16 +122,18 @@ pub(super) fn with_parts(request: &Request<'_>, lir: &Lir, device: DeviceId, are
     let mut to_lines = Joins { is_for_line: true, ..begin(Sums::Fewer) };
     let lives = to_lines.lives();
     let mut highest = to_lines.highest(&lives);
-    for (part, of) in LINES {
-        to_lines.down_to(&lives, arena.0 / of * part, lives.longest());
+    for part in LINES {
+        to_lines.down_to(&lives, arena.0 / 32 * part, LEAST_SAVED);
         let lower = to_lines.highest(&lives);
         // What saves little for a line saves as little for a lower one.
         if lower > highest - highest / CLEARLY_LOWER {
-            break;
+            return Ok(found.with);
         }
         found.add(&to_lines)?;
         highest = lower;
     }
+    to_lines.down_to(&lives, arena.0 / 32 * LAST_LINE.0, LAST_LINE.1);
+    found.add(&to_lines)?;
     Ok(found.with)
 }
 
