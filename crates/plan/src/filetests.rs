@@ -300,6 +300,50 @@ fn a_processor_takes_the_update_whose_gradient_comes_first() {
     assert_eq!(order(&Kept { order: BTreeSet::from([processor]), ..Kept::default() }), [6, 7]);
 }
 
+/// A card reads three values of the processor: two that take 4 ms on the link, and a small one between them as written. Its
+/// works take a millisecond each.
+const VARIABLES: &str = r#"device CPU:0
+device GPU:0
+fetch0 = y float[1024]
+w0 on CPU:0 of a = kernel {"Named":"weights flops=100"} by named () -> v0 arena 4096
+w1 on CPU:0 of b = kernel {"Named":"weights flops=100"} by named () -> v1 arena 4096
+w2 on CPU:0 of c = kernel {"Named":"weights flops=100"} by named () -> v2 arena 4
+w3 on GPU:0 of a = copy (v0 float[1024]) -> v3 arena 4096 copy
+w4 on GPU:0 of d = kernel {"Named":"back flops=200000000"} by named (v3 float[1024]) -> v4 arena 4096
+w5 on GPU:0 of c = copy (v2 float[1]) -> v5 arena 4 copy
+w6 on GPU:0 of e = kernel {"Named":"back flops=200000000"} by named (v4 float[1024], v5 float[1]) -> v6 arena 4096
+w7 on GPU:0 of b = copy (v1 float[1024]) -> v7 arena 4096 copy
+w8 on GPU:0 of f = kernel {"Named":"back flops=200000000"} by named (v6 float[1024], v7 float[1024]) -> v8 fetch0 4096 root
+"#;
+
+/// The copies beside the works of a program on slow links, by number.
+fn copies_beside(program: &str) -> Vec<usize> {
+    let mut parsed = parse(program, &Kernels).unwrap_or_else(|why| panic!("{why}"));
+    slow_links(&mut parsed.devices);
+    with_request(&parsed, |request| {
+        let mut lir = parsed.lir.clone();
+        order::as_written(request, &mut lir).unwrap();
+        let lir = overlap(&lir, request.devices, &Kept::default()).expect("copies run beside works");
+        lir.region().works.iter().filter(|id| lir.works[**id].is_beside).map(|id| id.index()).collect()
+    })
+}
+
+/// Among the works the small copy begins when the first of them ends: the link has the second large one by then.
+#[test]
+fn a_small_copy_does_not_wait_for_a_large_one() {
+    assert_eq!(copies_beside(VARIABLES), [3, 5, 7]);
+}
+
+/// Where the work that reads it is the last, the link is free by then.
+#[test]
+fn a_small_copy_that_keeps_nothing_waiting_is_among_the_works() {
+    let last =
+        VARIABLES.replace("(v4 float[1024], v5 float[1])", "(v4 float[1024])").replace("v7 float[1024])", "v7 float[1024], v5 float[1])");
+    let (small, rest) = (last.lines().find(|line| line.starts_with("w5 ")).unwrap(), last.lines().filter(|line| !line.starts_with("w5 ")));
+    let lines: Vec<&str> = rest.flat_map(|line| if line.starts_with("w8 ") { vec![small, line] } else { vec![line] }).collect();
+    assert_eq!(copies_beside(&(lines.join("\n") + "\n")), [3, 7]);
+}
+
 #[test]
 fn pack_gives_addresses_and_waits() {
     each("pack", 6, |input, _| {

@@ -1,93 +1,18 @@
-//! Copies of cards run beside their works, as moves do, in the second queue of the card that carries them; and works go before
-//! others of their device that still wait.
-//!
-//! In the card's own queue a copy keeps works waiting that do not read it. Beside them it begins as soon as what it copies is there
-//! and the copies before it are done: variables come while the works before their readers compute, and gradients leave while the ones
-//! before them are made. A host that updates variables takes them as their gradients come: in the order as written the update of the
-//! first layer is the first, whose gradient comes last. A card that waits for a variable computes what waits for nothing meanwhile. What
-//! has come early takes memory early, so the schedule as it is stays for lines that this one does not fit ([`crate::fit`]).
+//! When the works of a schedule run, on paper.
 
 use std::collections::{BTreeSet, HashSet, VecDeque};
 
-use plimsoll_device::{DeviceKind, DeviceSpec};
+use plimsoll_device::DeviceSpec;
 use plimsoll_graph::IdVec;
 use plimsoll_graph::id::Id;
 
-use crate::evaluate::{CLEARLY, ends, queue};
-use crate::lir::{Lir, Work, WorkId, WorkKind};
+use crate::evaluate::queue;
+use crate::lir::{Lir, WorkId, WorkKind};
 use crate::plan::DeviceId;
-
-/// A copy of fewer predicted seconds stays among the works: to wait for it in another queue takes about as long.
-pub(crate) const LEAST: f64 = 20e-6;
-
-/// Devices of which something stays as it is.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Kept {
-    /// Their works stay in their order.
-    pub order: BTreeSet<DeviceId>,
-    /// Copies from and to them stay among the works.
-    pub copies: BTreeSet<DeviceId>,
-}
-
-/// The region at hand, whose works are in order, with copies of cards beside their works, and works before others of their device that
-/// still wait: of processors alone, or of all devices where that is clearly faster. None where nothing is.
-pub(crate) fn overlap(lir: &Lir, devices: &[DeviceSpec], kept: &Kept) -> Option<Lir> {
-    let works = || lir.region().works.iter().copied();
-    let mut copies: Vec<WorkId> = works().filter(|id| may_be_beside(lir, &lir.works[*id], devices, &kept.copies)).collect();
-    // A card without works of its own has one queue.
-    let apart: HashSet<WorkId> = copies.iter().copied().collect();
-    let busy: BTreeSet<DeviceId> = works().filter(|id| !apart.contains(id)).map(|id| lir.works[id].device).collect();
-    copies.retain(|id| busy.contains(&lir.works[*id].device));
-    // A loop of several devices comes next in all their queues.
-    let shared: BTreeSet<DeviceId> =
-        works().filter(|id| lir.is_shared(&lir.works[*id])).flat_map(|id| lir.devices(&lir.works[id]).collect::<Vec<_>>()).collect();
-    let is_free = |device: &DeviceId| !kept.order.contains(device) && !shared.contains(device);
-    // One device alone takes the same time in any order.
-    let all: BTreeSet<DeviceId> = busy.iter().copied().filter(|device| busy.len() > 1 && is_free(device)).collect();
-    let is_processor = |device: &DeviceId| devices[device.index()].kind == DeviceKind::Cpu;
-    let processors: BTreeSet<DeviceId> = all.iter().copied().filter(is_processor).collect();
-    let mut ways: Vec<BTreeSet<DeviceId>> = Vec::new();
-    if !copies.is_empty() {
-        ways.push(BTreeSet::new());
-    }
-    if !processors.is_empty() {
-        ways.push(processors.clone());
-    }
-    if all != processors {
-        ways.push(all);
-    }
-    if ways.is_empty() {
-        return None;
-    }
-    let mut beside = lir.clone();
-    copies.iter().for_each(|id| beside.works[*id].is_beside = true);
-    let mut least = ends(lir, devices.len(), &lir.region().works).values().copied().fold(0.0, f64::max);
-    let mut best = None;
-    for free in &ways {
-        let times = Times::of(&beside, devices.len(), free);
-        let end = times.end.values().copied().fold(0.0, f64::max);
-        if end * CLEARLY < least {
-            (least, best) = (end, Some(times));
-        }
-    }
-    let times = best?;
-    beside.region_mut().works.clone_from(&times.order);
-    times.hold(&mut beside, devices.len());
-    Some(beside)
-}
-
-/// Whether a copy can run beside the works of its card: it is on its way between the card and other memory for long enough.
-fn may_be_beside(lir: &Lir, work: &Work, devices: &[DeviceSpec], kept: &BTreeSet<DeviceId>) -> bool {
-    let (WorkKind::Copy, [from], [to]) = (&work.kind, &work.inputs[..], &work.outputs[..]) else { return false };
-    let ends = [lir.values[from.value].device, lir.values[*to].device];
-    let [here, there] = ends.map(|end| devices[end.index()].card.as_ref().map(|card| card.card));
-    let leaves = devices[work.device.index()].kind == DeviceKind::Gpu && here != there;
-    leaves && !work.is_beside && work.seconds() >= LEAST && ends.iter().all(|end| !kept.contains(end))
-}
 
 /// When works run. A queue takes its works in order; a free one, as those of copies are, takes of those that can begin the first in the
 /// order as it was.
-struct Times {
+pub(super) struct Times {
     /// By start.
     order: Vec<WorkId>,
     /// Where a work is in it.
@@ -97,8 +22,17 @@ struct Times {
 }
 
 impl Times {
-    fn of(lir: &Lir, devices: usize, free: &BTreeSet<DeviceId>) -> Times {
-        let mut run = Run::new(lir, devices, free);
+    pub fn of(lir: &Lir, devices: usize, free: &BTreeSet<DeviceId>) -> Times {
+        let is_free = |number: usize| number >= devices || free.contains(&DeviceId::from_index(number));
+        Times::ran(lir, Run::new(lir, devices, is_free, None))
+    }
+
+    /// Of a schedule whose queues all take their works in order, where copies share links, as [`crate::Plan::on_the_clock`] says.
+    pub fn on_links(lir: &Lir, devices: usize, links: &Links) -> Times {
+        Times::ran(lir, Run::new(lir, devices, |_| false, Some(links)))
+    }
+
+    fn ran(lir: &Lir, mut run: Run<'_>) -> Times {
         let mut times = Times {
             order: Vec::with_capacity(run.written.len()),
             place: IdVec::filled(usize::MAX, lir.works.len()),
@@ -113,6 +47,31 @@ impl Times {
         }
         debug_assert_eq!(times.order.len(), run.written.len(), "every work runs");
         times
+    }
+
+    /// When the last work ends.
+    pub fn last(&self) -> f64 {
+        self.end.values().copied().fold(0.0, f64::max)
+    }
+
+    /// The most seconds by which some works keep the others in the queue of a device waiting.
+    pub fn kept_by(&self, some: &HashSet<WorkId>, lir: &Lir, devices: usize) -> f64 {
+        let (mut kept, mut free_at) = (vec![0.0; devices], vec![0.0; devices]);
+        for id in self.order.iter().filter(|id| !lir.works[**id].is_beside) {
+            let device = lir.works[*id].device.index();
+            if some.contains(id) {
+                kept[device] += self.end[*id] - free_at[device];
+            }
+            free_at[device] = self.end[*id];
+        }
+        kept.into_iter().fold(0.0, f64::max)
+    }
+
+    /// The schedule in this order, with waits for [`Times::hold`].
+    pub fn applied(&self, mut lir: Lir, devices: usize) -> Lir {
+        lir.region_mut().works.clone_from(&self.order);
+        self.hold(&mut lir, devices);
+        lir
     }
 
     /// Has copies wait for works of their card, and works for copies, where that takes no time on paper: what a copy makes is not needed
@@ -142,6 +101,37 @@ impl Times {
     }
 }
 
+/// The links of modelled cards.
+pub(super) struct Links {
+    /// Of each work the links that it has until it ends.
+    of: IdVec<WorkId, [Option<usize>; 2]>,
+    count: usize,
+}
+
+impl Links {
+    pub fn new(lir: &Lir, devices: &[DeviceSpec]) -> Links {
+        let mut known: Vec<u32> = Vec::new();
+        let mut of = IdVec::filled([None; 2], lir.works.len());
+        for &id in &lir.region().works {
+            let work = &lir.works[id];
+            let (WorkKind::Copy, [from], [to]) = (&work.kind, &work.inputs[..], &work.outputs[..]) else { continue };
+            let ends = [lir.values[from.value].device, lir.values[*to].device].map(|end| &devices[end.index()]);
+            let [here, there] = ends.map(|end| end.card.as_ref().map(|card| card.card));
+            if here == there || !devices[work.device.index()].is_modelled() {
+                continue;
+            }
+            of[id] = ends.map(|end| {
+                let card = end.card.as_ref().filter(|_| end.is_modelled())?.card;
+                Some(known.iter().position(|other| *other == card).unwrap_or_else(|| {
+                    known.push(card);
+                    known.len() - 1
+                }))
+            });
+        }
+        Links { of, count: known.len() }
+    }
+}
+
 /// A run on paper.
 struct Run<'a> {
     lir: &'a Lir,
@@ -154,6 +144,8 @@ struct Run<'a> {
     waiting: IdVec<WorkId, usize>,
     ready: IdVec<WorkId, f64>,
     queues: Vec<Queue>,
+    /// Where copies share links: these, and when each of them is free.
+    links: Option<(&'a Links, Vec<f64>)>,
 }
 
 /// The works of a queue that are left, in order; or, where it is free, those that have what they read.
@@ -168,10 +160,10 @@ struct Queue {
 }
 
 impl<'a> Run<'a> {
-    fn new(lir: &'a Lir, devices: usize, free: &BTreeSet<DeviceId>) -> Run<'a> {
+    /// Links count where no queue is free.
+    fn new(lir: &'a Lir, devices: usize, is_free: impl Fn(usize) -> bool, links: Option<&'a Links>) -> Run<'a> {
         let written = &lir.region().works[..];
         let definitions = lir.definitions();
-        let is_free = |number: usize| number >= devices || free.contains(&DeviceId::from_index(number));
         let mut run = Run {
             lir,
             devices,
@@ -181,6 +173,7 @@ impl<'a> Run<'a> {
             waiting: IdVec::filled(0, lir.works.len()),
             ready: IdVec::filled(0.0, lir.works.len()),
             queues: (0..2 * devices).map(|number| Queue { is_free: is_free(number), ..Queue::default() }).collect(),
+            links: links.map(|links| (links, vec![0.0; links.count])),
         };
         for (place, &id) in written.iter().enumerate() {
             run.place[id] = place;
@@ -217,40 +210,52 @@ impl<'a> Run<'a> {
 
     /// What begins next, and when.
     fn next(&mut self) -> Option<(f64, WorkId)> {
-        let mut first: Option<(f64, usize)> = None;
+        let mut first: Option<(f64, f64, usize)> = None;
         for number in 0..self.queues.len() {
             let next = if self.queues[number].is_free { self.next_there(number) } else { self.next_work(number) };
             if let Some(next) = next
-                && first.is_none_or(|first| next.0.total_cmp(&first.0).then(next.1.cmp(&first.1)).is_lt())
+                && first.is_none_or(|first| next.0.total_cmp(&first.0).then(next.1.total_cmp(&first.1)).then(next.2.cmp(&first.2)).is_lt())
             {
                 first = Some(next);
             }
         }
-        first.map(|(start, place)| (start, self.written[place]))
+        first.map(|(start, _, place)| (start, self.written[place]))
     }
 
-    /// The next work of a queue, by place, if it comes next in all queues that have it.
-    fn next_work(&self, number: usize) -> Option<(f64, usize)> {
+    /// When the next work of a queue begins, since when it could but for its links where these count, and its place; if it comes next in all
+    /// queues that have it.
+    fn next_work(&self, number: usize) -> Option<(f64, f64, usize)> {
         let id = *self.queues[number].works.front()?;
         let queues = self.queues_of(id);
         let is_next = self.waiting[id] == 0 && queues.iter().all(|queue| self.queues[*queue].works.front() == Some(&id));
         let free = queues.iter().map(|queue| self.queues[*queue].free_at);
-        is_next.then(|| (free.fold(self.ready[id], f64::max), self.place[id]))
+        is_next.then(|| {
+            let ready = free.fold(self.ready[id], f64::max);
+            match &self.links {
+                Some((links, free_at)) => {
+                    (links.of[id].iter().flatten().map(|link| free_at[*link]).fold(ready, f64::max), ready, self.place[id])
+                }
+                None => (ready, 0.0, self.place[id]),
+            }
+        })
     }
 
     /// The same of a free queue.
-    fn next_there(&mut self, number: usize) -> Option<(f64, usize)> {
+    fn next_there(&mut self, number: usize) -> Option<(f64, f64, usize)> {
         let Queue { coming, there, free_at, .. } = &mut self.queues[number];
         while let Some((_, place)) = coming.first().copied().filter(|(ready, _)| f64::from_bits(*ready) <= *free_at) {
             coming.pop_first();
             there.insert(place);
         }
-        let waiting = coming.first().map(|(ready, place)| (f64::from_bits(*ready), *place));
-        there.first().map(|place| (*free_at, *place)).or(waiting)
+        let waiting = coming.first().map(|(ready, place)| (f64::from_bits(*ready), 0.0, *place));
+        there.first().map(|place| (*free_at, 0.0, *place)).or(waiting)
     }
 
     /// A work begins as [`Run::next`] says, and ends then.
     fn done(&mut self, id: WorkId, end: f64) {
+        if let Some((links, free_at)) = &mut self.links {
+            links.of[id].iter().flatten().for_each(|link| free_at[*link] = end);
+        }
         for number in self.queues_of(id) {
             let queue = &mut self.queues[number];
             queue.free_at = end;
