@@ -460,6 +460,7 @@ impl<E: InFloats> FilterGradient<E> {
                             add: true,
                             changes: Changes::NONE,
                             ahead: Ahead::NONE,
+                            fetches: false,
                         };
                         if let Some(compute) = self.code.packed[part.len() - 1][panel.vectors - 1] {
                             // SAFETY: all numbers of the block have been widened; the sums are the unit's.
@@ -508,6 +509,7 @@ impl<E: InFloats> FilterGradient<E> {
                         add: true,
                         changes: Changes::NONE,
                         ahead: Ahead::NONE,
+                        fetches: false,
                     };
                     if let Some(compute) = table[part.len() - 1][panel.vectors - 1] {
                         // SAFETY: every position of the block sees these taps on the operand; the elements of the gradient by

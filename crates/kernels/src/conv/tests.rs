@@ -1,6 +1,7 @@
 //! Tests of convolutions and their gradients against plain loops, on every instruction set, and against each other.
 
 mod chains;
+mod large;
 mod panels;
 mod winograd;
 

@@ -39,6 +39,8 @@ pub(super) struct Tile<'a> {
     pub changes: Changes<'a>,
     /// The numbers that are wanted soon.
     pub ahead: Ahead,
+    /// Whether the results' lines are asked for before the sums are made.
+    pub fetches: bool,
 }
 
 /// Numbers that a tile asks for while it computes: a line for each of its terms. What comes from beyond the second cache is there then when
@@ -230,12 +232,17 @@ unsafe fn tile<V: Lanes, const M: usize, const N: usize, const DIRECT: bool>(til
     unsafe {
         let mut sums = [[V::zero(); N]; M];
         let last = tile.last;
-        if !DIRECT && N > 1 && tile.ahead.term > 0 {
+        let to = |r: usize, v: usize| tile.c.wrapping_add(r * tile.c_row + v * V::COUNT);
+        if tile.fetches {
+            for r in 0..M {
+                (0..N).for_each(|v| V::fetch_to_write(to(r, v)));
+            }
+        }
+        if N > 1 && tile.ahead.term > 0 {
             sum::<V, M, N, DIRECT, true>(tile, &mut sums);
         } else {
             sum::<V, M, N, DIRECT, false>(tile, &mut sums);
         }
-        let to = |r: usize, v: usize| tile.c.wrapping_add(r * tile.c_row + v * V::COUNT);
         if tile.add {
             for r in 0..M {
                 for v in 0..N {
@@ -402,6 +409,7 @@ mod tests {
                         add: false,
                         changes: Changes::NONE,
                         ahead: Ahead::NONE,
+                        fetches: row % 2 == 0,
                     };
                     // SAFETY: the processor has the set; there is a row of A, a vector of B for each term, and a vector of sums.
                     unsafe { one(&tile) };

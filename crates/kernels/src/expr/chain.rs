@@ -201,17 +201,50 @@ fn is_zero(instrs: &[Instr], reg: Reg) -> bool {
 }
 
 /// Changes the registers `$sums[row][vector]` by `$changes`: the first `$rows` rows, which are `$row` elements apart in the result. The
-/// last vector has `$last` elements.
+/// last vector has `$last` elements. There is at least one row.
 macro_rules! change {
     ($vector:ident, $sums:ident, $changes:expr, $rows:expr, $row:expr, $last:expr) => {
         for link in $changes.links {
             let operand = link.operand.wrapping_add(link.by_column * $changes.column + link.by_element * $changes.element);
-            let (row, step) = (link.by_element * $row, (link.by_column + link.by_element) * $vector::COUNT);
+            macro_rules! links {
+                ($each:ident) => {
+                    match link.change {
+                        $crate::expr::Change::Add => $each!(x, y, x.add(y)),
+                        $crate::expr::Change::Subtract => $each!(x, y, x.sub(y)),
+                        $crate::expr::Change::SubtractFrom => $each!(x, y, y.sub(x)),
+                        $crate::expr::Change::Multiply => $each!(x, y, x.mul(y)),
+                        $crate::expr::Change::AtLeast => $each!(x, y, y.max(x)),
+                        $crate::expr::Change::AtMost => $each!(x, y, y.min(x)),
+                        $crate::expr::Change::WherePositive => $each!(x, y, x.where_positive(y)),
+                    }
+                };
+            }
+            if link.by_element == 0 {
+                // All rows have the same operands: these are read once.
+                let mut operands = $sums[0];
+                for v in 0..operands.len() {
+                    let from = operand.wrapping_add(v * link.by_column * $vector::COUNT);
+                    let is_part = v + 1 == operands.len() && $last < $vector::COUNT;
+                    operands[v] = if is_part { $vector::load_first(from, $last) } else { $vector::load(from) };
+                }
+                macro_rules! each {
+                    ($x:ident, $y:ident, $changed:expr) => {
+                        for r in 0..$sums.len() {
+                            for v in 0..if r < $rows { $sums[r].len() } else { 0 } {
+                                let ($x, $y) = ($sums[r][v], operands[v]);
+                                $sums[r][v] = $changed;
+                            }
+                        }
+                    };
+                }
+                links!(each);
+                continue;
+            }
             macro_rules! each {
                 ($x:ident, $y:ident, $changed:expr) => {
                     for r in 0..$sums.len() {
                         for v in 0..if r < $rows { $sums[r].len() } else { 0 } {
-                            let from = operand.wrapping_add(r * row + v * step);
+                            let from = operand.wrapping_add(r * $row + v * $vector::COUNT);
                             let is_part = v + 1 == $sums[r].len() && $last < $vector::COUNT;
                             let $y = if is_part { $vector::load_first(from, $last) } else { $vector::load(from) };
                             let $x = $sums[r][v];
@@ -220,15 +253,7 @@ macro_rules! change {
                     }
                 };
             }
-            match link.change {
-                $crate::expr::Change::Add => each!(x, y, x.add(y)),
-                $crate::expr::Change::Subtract => each!(x, y, x.sub(y)),
-                $crate::expr::Change::SubtractFrom => each!(x, y, y.sub(x)),
-                $crate::expr::Change::Multiply => each!(x, y, x.mul(y)),
-                $crate::expr::Change::AtLeast => each!(x, y, y.max(x)),
-                $crate::expr::Change::AtMost => each!(x, y, y.min(x)),
-                $crate::expr::Change::WherePositive => each!(x, y, x.where_positive(y)),
-            }
+            links!(each);
         }
     };
 }

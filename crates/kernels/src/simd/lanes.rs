@@ -19,6 +19,9 @@ pub trait Lanes: Copy {
     /// Asks for the line of an address to be brought to the second cache, where the processor can. The address need not be one.
     #[inline(always)]
     fn fetch_ahead(_address: *const f32) {}
+    /// Asks for the line of an address to be brought to the first cache to be written, where the processor can. The address need not be one.
+    #[inline(always)]
+    fn fetch_to_write(_address: *mut f32) {}
     /// The first `count` elements (at most `COUNT`), then zeros.
     unsafe fn load_first(from: *const f32, count: usize) -> Self;
     /// Writes all elements.
@@ -195,6 +198,11 @@ mod x86 {
             unsafe { _mm_prefetch::<_MM_HINT_T1>(address.cast::<i8>()) }
         }
         #[inline(always)]
+        fn fetch_to_write(address: *mut f32) {
+            // SAFETY: nothing is written: an address without memory is left alone. To processors without the instruction it is none.
+            unsafe { std::arch::asm!("prefetchw [{}]", in(reg) address, options(nostack, preserves_flags)) }
+        }
+        #[inline(always)]
         unsafe fn splat(value: f32) -> __m256 {
             // SAFETY: as above.
             unsafe { _mm256_set1_ps(value) }
@@ -320,6 +328,11 @@ mod x86 {
         fn fetch_ahead(address: *const f32) {
             // SAFETY: nothing is read: an address without memory is left alone.
             unsafe { _mm_prefetch::<_MM_HINT_T1>(address.cast::<i8>()) }
+        }
+        #[inline(always)]
+        fn fetch_to_write(address: *mut f32) {
+            // SAFETY: nothing is written: an address without memory is left alone. To processors without the instruction it is none.
+            unsafe { std::arch::asm!("prefetchw [{}]", in(reg) address, options(nostack, preserves_flags)) }
         }
         #[inline(always)]
         unsafe fn splat(value: f32) -> __m512 {

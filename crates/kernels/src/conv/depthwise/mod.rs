@@ -74,6 +74,9 @@ pub fn depthwise_conv_backprop_filter_on(isa: Isa, spec: ConvSpec) -> Result<Pre
     prepare(isa, spec, Work::Filter, None)
 }
 
+/// More bytes than this come from beyond the caches of a core, and reading or writing them line by line waits for each.
+const FAR: u64 = 4 << 20;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Work {
     Forward,
@@ -92,6 +95,9 @@ struct Depthwise<E> {
     x_runs: Vec<Run>,
     /// Of image rows; or, for the filter, of its rows times groups of channels.
     cut: Cut,
+    /// Whether the input's rows are asked for ahead, and the results' lines before they are written.
+    ahead: bool,
+    fetches: bool,
     epilogue: Option<Finish>,
     isa: Isa,
     of: PhantomData<E>,
@@ -159,8 +165,24 @@ fn of<E: InFloats>(isa: Isa, spec: ConvSpec, work: Work, epilogue: Option<Epilog
         // The sums of a row of taps.
         scratch = x.taps * GROUP * size_of::<f32>();
     }
-    let kernel =
-        Arc::new(Depthwise::<E> { work, batch, in_c, out_c, multiplier, x_runs: x.runs(), y, x, cut, epilogue, isa, of: PhantomData });
+    let is_far = |elements: &[u64]| bytes(1, elements.iter().product::<u64>() as usize) > FAR;
+    let (ahead, fetches) = (is_far(&spec.input()), is_far(&spec.output()));
+    let kernel = Arc::new(Depthwise::<E> {
+        work,
+        batch,
+        in_c,
+        out_c,
+        multiplier,
+        x_runs: x.runs(),
+        y,
+        x,
+        cut,
+        ahead,
+        fetches,
+        epilogue,
+        isa,
+        of: PhantomData,
+    });
     let mut prepared =
         Prepared { chunks: cut.pieces(), scratch: 0, per_worker: scratch as u64, cost, in_place: Vec::new(), kernel: kernel.clone() };
     if let Some(finish) = &kernel.epilogue {
@@ -229,6 +251,8 @@ impl<E: InFloats> Depthwise<E> {
         let taps_y = y.taps_at(position_y);
         let top = (image * y.size) as isize + y.start(position_y) + (taps_y.start * y.dilation) as isize;
         let code = code(self.isa);
+        // Rows that the next row of results sees and this one does not.
+        let ahead_rows = if y.dilation == 1 && self.ahead { y.stride.min(y.taps) } else { 0 };
         for run in &self.x_runs {
             let count = run.positions.len().div_ceil(POSITIONS);
             for number in 0..count {
@@ -236,7 +260,13 @@ impl<E: InFloats> Depthwise<E> {
                 let column = run.positions.start + part.start;
                 let left = x.start(column) + (run.taps.start * x.dilation) as isize;
                 let element = (row * x.positions + column) * out_c;
+                let below = top + (taps_y.len() * y.dilation) as isize;
                 let tile = Tile {
+                    ahead: input.wrapping_offset((below * x.size as isize + left) * in_c as isize),
+                    ahead_rows,
+                    ahead_columns: part.len() * x.stride,
+                    input_column: in_c,
+                    fetches: self.fetches,
                     input: input.wrapping_offset((top * x.size as isize + left) * in_c as isize),
                     input_row: y.dilation * x.size * in_c,
                     input_tap: x.dilation * in_c,

@@ -21,6 +21,15 @@ pub(super) struct Tile<'a> {
     /// The first position's results. Positions are `channels` apart.
     pub results: *mut f32,
     pub channels: usize,
+    /// The first of so many rows and columns of the input that the next row of results sees and this one does not. They are asked for
+    /// while this tile is computed.
+    pub ahead: *const f32,
+    pub ahead_rows: usize,
+    pub ahead_columns: usize,
+    /// From column to column of the input.
+    pub input_column: usize,
+    /// Whether results' lines are asked for some vectors before they are written.
+    pub fetches: bool,
     /// How the results are changed before they are written.
     pub changes: Changes<'a>,
 }
@@ -29,6 +38,9 @@ pub(super) type TileFn = unsafe fn(&Tile<'_>);
 
 /// The most positions of a tile: as many sums as are under way at once.
 pub(super) const POSITIONS: usize = 8;
+
+/// How many vectors before they are written results' lines are asked for.
+const SOON: usize = 4;
 
 /// The code for `isa`, of tiles of `[positions - 1]`.
 pub(super) fn code(isa: Isa) -> &'static [TileFn; POSITIONS] {
@@ -51,6 +63,10 @@ unsafe fn tile<V: Lanes, const P: usize>(tile: &Tile<'_>) {
         // SAFETY: the caller's promise: `P` positions see these taps of the input, and there is room for their results.
         unsafe {
             let mut sums = [[V::zero(); 1]; P];
+            for row in 0..tile.ahead_rows {
+                let line = tile.ahead.wrapping_add(row * tile.input_row + channel);
+                (0..tile.ahead_columns).for_each(|column| V::fetch_ahead(line.wrapping_add(column * tile.input_column)));
+            }
             for row in 0..rows {
                 let mut input = tile.input.wrapping_add(row * tile.input_row + channel);
                 let mut filter = tile.filter.wrapping_add(row * tile.filter_row + channel);
@@ -64,6 +80,9 @@ unsafe fn tile<V: Lanes, const P: usize>(tile: &Tile<'_>) {
                     input = input.wrapping_add(tile.input_tap);
                     filter = filter.wrapping_add(tile.filter_tap);
                 }
+            }
+            if tile.fetches {
+                (0..P).for_each(|p| V::fetch_to_write(tile.results.wrapping_add(p * tile.channels + channel + SOON * V::COUNT)));
             }
             let Changes { links, element, column } = tile.changes;
             let changes = Changes { links, element: element + channel, column: column + channel };

@@ -13,9 +13,35 @@ use crate::element::InFloats;
 use crate::expr::{Changes, Link};
 use crate::packing::part;
 
+/// How far ahead numbers of the operand are asked for, at least.
+const AHEAD: usize = 2048;
+
 impl<E: InFloats> Direct<E> {
-    /// The links change results of which all blocks have been summed.
+    /// The links change results of which all blocks have been summed. Where a piece has several panels and results are
+    /// written beyond the caches, all panels of some rows follow each other: so lines of results are there from the first part of them
+    /// to the last.
     pub(super) unsafe fn compute(&self, piece: &Piece, target: Target, links: &[Link], args: &Args<'_>) {
+        let Some(rows) = self.strip_rows.filter(|_| piece.panels.len() > 1) else {
+            // SAFETY: as this function.
+            return unsafe { self.compute_strip(piece, target, links, args) };
+        };
+        let height = self.shape.out[1].max(1);
+        let planes = (rows / height).max(1);
+        for plane in piece.planes.clone().step_by(planes) {
+            for row in piece.rows.clone().step_by(rows) {
+                let strip = Piece {
+                    planes: plane..piece.planes.end.min(plane + planes),
+                    rows: row..piece.rows.end.min(row + rows),
+                    xs: piece.xs.clone(),
+                    panels: piece.panels.clone(),
+                };
+                // SAFETY: as this function: the strip is a part of the piece.
+                unsafe { self.compute_strip(&strip, target, links, args) };
+            }
+        }
+    }
+
+    unsafe fn compute_strip(&self, piece: &Piece, target: Target, links: &[Link], args: &Args<'_>) {
         let filter = args.pointers[self.shape.filter].cast::<E>().cast_const();
         for (at, panel) in self.panels.iter().enumerate().take(piece.panels.end).skip(piece.panels.start) {
             for pass in &self.shape.passes {
@@ -34,7 +60,8 @@ impl<E: InFloats> Direct<E> {
                         let scratch = args.worker.add(self.filter_place).cast::<f32>();
                         self.filter_rows(filter, pass, block, panel, scratch)
                     };
-                    let sum = Sum { next, add: number > 0, links: if number + 1 == pass.blocks.len() { links } else { &[] } };
+                    let links = if number + 1 == pass.blocks.len() { links } else { &[] };
+                    let sum = Sum { next, ahead: self.ahead && at == piece.panels.start, add: number > 0, links };
                     // SAFETY: as this function.
                     unsafe { self.block(piece, target, pass, block, panel, &b, &sum, args) };
                 }
@@ -248,14 +275,22 @@ impl<E: InFloats> Direct<E> {
                     unsafe { self.widened(&strip, panel, b, sum.add, args) };
                     continue;
                 }
+                // Rows of A that follow each other are read as one.
+                let follow = sum.ahead && tap_rows.len() == 1 && axes[along].1 == inner.len();
                 for number in 0..count {
                     let part = part(axes[along].0.len(), count, number);
                     let start = axes[along].0.start + part.start;
+                    let a = from.wrapping_offset(a_box + (start * axes[along].1) as isize).cast::<f32>();
+                    let ahead = match &sum.next {
+                        Some(next) => next.next(tap_rows.len() * inner.len()),
+                        None if follow => Ahead { start: a.wrapping_add(AHEAD.max(part.len() * inner.len())), term: part.len() },
+                        None => Ahead::NONE,
+                    };
                     let element = (c_box + start * axes[along].2) * target.row + panel.column;
                     let tile = Tile {
                         outer: tap_rows.len(),
                         inner: inner.len(),
-                        a: from.wrapping_offset(a_box + (start * axes[along].1) as isize).cast::<f32>(),
+                        a,
                         a_rows: tiles::Rows::new(axes[along].1),
                         a_term: 1,
                         a_outer: y.axis.dilation * operand_row,
@@ -267,7 +302,8 @@ impl<E: InFloats> Direct<E> {
                         last: panel.last,
                         add: sum.add,
                         changes: Changes { links: sum.links, element, column: panel.column },
-                        ahead: sum.next.as_ref().map_or(Ahead::NONE, |next| next.next(tap_rows.len() * inner.len())),
+                        ahead,
+                        fetches: self.fetches,
                     };
                     if let Some(compute) = table[part.len() - 1][panel.vectors - 1] {
                         // SAFETY: all positions of the box see these taps on the operand; the results are the piece's.
@@ -283,6 +319,8 @@ impl<E: InFloats> Direct<E> {
 struct Sum<'a> {
     /// Rows of the filter that are wanted next.
     next: Option<Wanted>,
+    /// Whether the operand's numbers are asked for ahead.
+    ahead: bool,
     /// Whether they are added to those of the blocks before.
     add: bool,
     links: &'a [Link],

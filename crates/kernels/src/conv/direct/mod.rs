@@ -74,6 +74,12 @@ struct Direct<E> {
     filter_rows: usize,
     /// Whether the filter comes from beyond the second cache each time, so that its rows are asked for ahead.
     streams: bool,
+    /// Whether the operand comes from beyond the second cache, so that it is asked for ahead.
+    ahead: bool,
+    /// Whether results are written beyond it, so that their lines are asked for before.
+    fetches: bool,
+    /// Rows of which all panels follow each other; none where panels are computed one after the other.
+    strip_rows: Option<usize>,
     panels: Vec<Panel>,
     /// Planes of a piece, counted over all images; or if that is one, rows of it.
     piece_planes: usize,
@@ -187,6 +193,11 @@ const POSITIONS: usize = 256;
 const CACHED: usize = 256 << 10;
 /// A filter of more bytes does not stay in the second cache.
 const STREAMED: usize = 1 << 20;
+/// Results of more bytes come from beyond the caches of a core, and writing them line by line waits for each.
+const FAR: usize = 4 << 20;
+/// Bytes of results of which all panels follow each other, and the most that their part of the filter has: it is read for each strip.
+const STRIP: usize = 64 << 10;
+const SMALL: usize = 128 << 10;
 /// Floats of results that wait to be rounded: they stay in the second cache.
 const WAITING: usize = CACHED / 4;
 
@@ -278,7 +289,18 @@ fn prepare<E: InFloats>(
     if is_widened {
         scratch += floats(widened::WIDENED);
     }
+    let piece_columns = columns.min(piece_panels * code.width());
+    let (piece_row, piece_rows_all) = (4 * piece_xs * piece_columns, piece_planes * piece_rows);
+    let panels_bytes = filter_bytes * piece_columns as f64 / columns.max(1) as f64;
+    let is_one = rows != Rows::Transposed && passes.iter().all(|pass| pass.blocks.len() == 1) && !is_widened && !waits && !images;
+    let operand_bytes = 4 * batch * shape.operand.iter().product::<usize>() * shape.channels;
+    let is_far = 4 * batch * out.iter().product::<usize>() * columns > FAR;
+    let pays = is_far && piece_row.saturating_mul(piece_rows_all) > CACHED && panels_bytes <= SMALL as f64;
+    let strip_rows = (is_one && pays).then(|| (STRIP / piece_row.max(1)).max(1));
     let kernel = Direct {
+        ahead: !is_widened && operand_bytes > STREAMED,
+        fetches: !is_widened && !waits && is_far,
+        strip_rows,
         code,
         packing: packing::<E>(isa),
         group_columns,

@@ -82,6 +82,7 @@ impl<E: InFloats> Direct<E> {
                     add,
                     changes: Changes::NONE,
                     ahead: tiles::Ahead::NONE,
+                    fetches: false,
                 };
                 if let Some(compute) = table[part.len() - 1][panel.vectors - 1] {
                     // SAFETY: the operand's numbers have been widened, and those of the filter; the results are the piece's.

@@ -366,6 +366,7 @@ impl Summed {
                 add,
                 changes: Changes::NONE,
                 ahead: Ahead::NONE,
+                fetches: false,
             };
             if let Some(compute) = code.packed[rows.len() - 1][panel.vectors - 1] {
                 // SAFETY: as this function.

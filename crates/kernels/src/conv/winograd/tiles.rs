@@ -212,6 +212,7 @@ impl Tiles {
                     add: block > 0,
                     changes: Changes::NONE,
                     ahead: next.next(terms_of.len()),
+                    fetches: false,
                 };
                 if let Some(compute) = code.packed[rows.len() - 1][panel.vectors - 1] {
                     // SAFETY: as this function.
