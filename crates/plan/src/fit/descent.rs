@@ -44,7 +44,7 @@ const BESIDE: u64 = 12;
 /// A list of chains for a line is not searched where another one has a schedule that is as low as its first and faster by this factor.
 const SLOWER: f64 = 1.05;
 
-/// A base is not searched where the same with masks takes no more time than by this factor: what the one can do the other can.
+/// A base is not searched where the same with masks takes at most so many times as long: what the one can do, the other can.
 const NO_LONGER: f64 = 1.001;
 
 /// The schedules of one device, from the one as it is on, none faster than the one before. The others have another order of works, where one
