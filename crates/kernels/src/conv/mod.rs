@@ -46,6 +46,9 @@ const MOST_CHANNELS: u64 = 1 << 24;
 /// The most that lies between the first and the last row or column of a filter.
 const MOST_EXTENT: u64 = 1 << 16;
 
+/// A tensor of more bytes comes from beyond the caches of a core: to read or write it line by line waits for each.
+const FAR: usize = 4 << 20;
+
 /// The kernels' view of the sizes.
 pub(crate) trait Sizes {
     /// Refuses sizes that make no sense, or that no memory holds, and elements that are not computed as floats.

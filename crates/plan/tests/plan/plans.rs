@@ -24,7 +24,7 @@ fn try_plan(
     fetches: &[&str],
     targets: &[&str],
 ) -> plimsoll_base::Result<Plan> {
-    plan_under(&Lines::NONE, b, options, feeds, fetches, targets)
+    plan_under(&Lines::NONE, b, options, Run(feeds, fetches, targets))
 }
 
 /// Feeds with their shapes, fetches and targets.
@@ -67,15 +67,8 @@ pub fn requested<T>(
     })
 }
 
-fn plan_under(
-    lines: &Lines,
-    b: GraphBuilder,
-    options: Options,
-    feeds: &[(&str, &[u64])],
-    fetches: &[&str],
-    targets: &[&str],
-) -> plimsoll_base::Result<Plan> {
-    requested(lines, b, options, Run(feeds, fetches, targets), |request| {
+fn plan_under(lines: &Lines, b: GraphBuilder, options: Options, run: Run<'_>) -> plimsoll_base::Result<Plan> {
+    requested(lines, b, options, run, |request| {
         let first = plan(request)?;
         assert_eq!(first.to_string(), plan(request)?.to_string(), "planning is deterministic");
         // It ends before each pass that it is told to end before.
@@ -150,7 +143,7 @@ fn rows_are_done_part_by_part_where_that_takes_less() {
     let back = b.op("MatMul").inputs([soft, w.value]).attr("transpose_b", AttrValue::Bool(true)).name("back").build().unwrap();
     b.reduce_sum(back, None).name("total").build().unwrap();
     let lines = Lines { most: vec![Some(Bytes::ZERO)], ..Lines::NONE };
-    let plan = plan_under(&lines, b, Options::new(), &[("x", &[48, 16])], &["total"], &[]).unwrap();
+    let plan = plan_under(&lines, b, Options::new(), Run(&[("x", &[48, 16])], &["total"], &[])).unwrap();
     assert_eq!(plan.fitting.as_ref().unwrap().parts.len(), 1);
     check("parts", &plan);
 }
@@ -168,7 +161,7 @@ fn a_sum_over_rows_is_added_up_part_by_part() {
     let filter = filter.name("filter").build().unwrap();
     b.reduce_sum(filter, None).name("total").build().unwrap();
     let lines = Lines { most: vec![Some(Bytes::ZERO)], ..Lines::NONE };
-    let plan = plan_under(&lines, b, Options::new(), &[("x", &[4, 16, 16, 4])], &["total"], &[]).unwrap();
+    let plan = plan_under(&lines, b, Options::new(), Run(&[("x", &[4, 16, 16, 4])], &["total"], &[])).unwrap();
     assert_eq!(plan.fitting.as_ref().unwrap().parts.len(), 1);
     check("sums", &plan);
 }

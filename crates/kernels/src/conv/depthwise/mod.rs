@@ -11,7 +11,7 @@ use plimsoll_device::{Args, Cost, CpuKernel, Fault, Prepared};
 
 use super::axis::{Axis, Run};
 use super::groups::{GROUP, get, groups, put};
-use super::{Sizes, doubles};
+use super::{FAR, Sizes, doubles};
 use crate::cut::Cut;
 use crate::element::{InFloats, of_type};
 use crate::expr::{Bases, Changes, Link};
@@ -73,9 +73,6 @@ pub fn depthwise_conv_backprop_filter(spec: ConvSpec) -> Result<Prepared> {
 pub fn depthwise_conv_backprop_filter_on(isa: Isa, spec: ConvSpec) -> Result<Prepared> {
     prepare(isa, spec, Work::Filter, None)
 }
-
-/// More bytes than this come from beyond the caches of a core, and reading or writing them line by line waits for each.
-const FAR: u64 = 4 << 20;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Work {
@@ -165,7 +162,7 @@ fn of<E: InFloats>(isa: Isa, spec: ConvSpec, work: Work, epilogue: Option<Epilog
         // The sums of a row of taps.
         scratch = x.taps * GROUP * size_of::<f32>();
     }
-    let is_far = |elements: &[u64]| bytes(1, elements.iter().product::<u64>() as usize) > FAR;
+    let is_far = |sizes: &[u64]| sizes.iter().product::<u64>() > (FAR / size_of::<f32>()) as u64;
     let (ahead, fetches) = (is_far(&spec.input()), is_far(&spec.output()));
     let kernel = Arc::new(Depthwise::<E> {
         work,

@@ -15,9 +15,9 @@ use std::sync::Arc;
 use plimsoll_base::{DataType, Error, Result};
 use plimsoll_device::{Args, Cost, CpuKernel, Fault, Prepared};
 
-use super::Sizes;
 use super::pass::{Pass, Side};
 use super::tiles::{self, Code, Panel, code};
+use super::{FAR, Sizes};
 use crate::element::InFloats;
 use crate::expr::{Bases, Chain};
 use crate::finish::Finish;
@@ -193,8 +193,6 @@ const POSITIONS: usize = 256;
 const CACHED: usize = 256 << 10;
 /// A filter of more bytes does not stay in the second cache.
 const STREAMED: usize = 1 << 20;
-/// Results of more bytes come from beyond the caches of a core, and writing them line by line waits for each.
-const FAR: usize = 4 << 20;
 /// Bytes of results of which all panels follow each other, and the most that their part of the filter has: it is read for each strip.
 const STRIP: usize = 64 << 10;
 const SMALL: usize = 128 << 10;

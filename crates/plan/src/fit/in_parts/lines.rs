@@ -95,8 +95,8 @@ impl Joins<'_> {
         lives
     }
 
-    /// Makes values as they are read until no more than so many bytes are live at once, or no change is left that takes little more time and
-    /// saves this part of the line.
+    /// Makes values as they are read until no more than so many bytes are live at once. It ends before where no change is left that takes
+    /// little more time and saves this part of the line.
     pub(super) fn down_to(&mut self, lives: &Lives, line: u64, least_saved: u64) {
         let longest = lives.seconds * MOST_LONGER;
         // Positions where nothing can be changed: in another order they may have less.
