@@ -3,7 +3,7 @@
 use plimsoll_base::{DataType, Error, Result};
 use plimsoll_device::Prepared;
 
-use crate::expr::{Chain, TileProgram};
+use crate::expr::{Chain, Functions, TileProgram};
 use crate::simd::Isa;
 use plimsoll_request::anchor::Epilogue;
 
@@ -22,13 +22,13 @@ pub(crate) struct Finish {
 }
 
 impl Finish {
-    /// Of results of that shape.
-    pub(crate) fn new(isa: Isa, shape: &[u64], epilogue: Epilogue) -> Result<Finish> {
+    /// Of results of that shape. A chain may have these functions.
+    pub(crate) fn new(isa: Isa, shape: &[u64], epilogue: Epilogue, functions: Functions) -> Result<Finish> {
         let Epilogue { expr, operands } = epilogue;
         if expr.inputs().first() != Some(&DataType::Float) {
             return Err(Error::invalid_argument("operand 0 of an epilogue is the convolution, a float"));
         }
-        let chain = Chain::of(&expr, shape, &operands);
+        let chain = Chain::of(&expr, shape, &operands, functions);
         let all: Vec<Vec<u64>> = std::iter::once(shape.to_vec()).chain(operands).collect();
         let program = TileProgram::new(&expr, shape, &all, isa)?;
         let pairs = program.in_place();

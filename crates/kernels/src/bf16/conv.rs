@@ -19,6 +19,7 @@ use super::tiles::{PAIRED, Panel, Run, time_of};
 use super::{Kernels, PIECES, convert};
 use crate::conv::{Sizes, pass};
 use crate::cut::elements;
+use crate::expr::Functions;
 use crate::finish::Finish;
 use crate::packing::part;
 use crate::simd::Isa;
@@ -196,7 +197,7 @@ pub(super) fn prepare(spec: &ConvSpec, is_gradient: bool, epilogue: Option<Epilo
     packed.of = Of::Taps(taps);
 
     let result = if is_gradient { spec.input() } else { spec.output() };
-    let finish = epilogue.map(|epilogue| Finish::new(Isa::Avx512, &result, epilogue)).transpose()?;
+    let finish = epilogue.map(|epilogue| Finish::new(Isa::Avx512, &result, epilogue, Functions::Of(Isa::Avx512))).transpose()?;
     let most_rows = passes.iter().map(|pass| pass.rows.len()).max().unwrap_or(0);
     let (results, place) = Results::new(columns, panels, finish, (most_rows, piece_panels));
     let kernel = Conv {

@@ -14,6 +14,7 @@ use super::right::{Of, Right};
 use super::tiles::{LANES, PAIRED, Panel, ROWS, Run, time_of};
 use super::{Kernels, PIECES};
 use crate::cut::elements;
+use crate::expr::Functions;
 use crate::finish::Finish;
 use crate::packing::part;
 use crate::product::Matrices;
@@ -89,7 +90,7 @@ pub(super) fn prepare(spec: &ProductSpec, epilogue: Option<Epilogue>) -> Result<
     if epilogue.is_some() && (batch != 1 || spec.places.is_some()) {
         return Err(Error::unimplemented("an epilogue on several products"));
     }
-    let finish = epilogue.map(|epilogue| Finish::new(Isa::Avx512, &[spec.m, spec.n], epilogue)).transpose()?;
+    let finish = epilogue.map(|epilogue| Finish::new(Isa::Avx512, &[spec.m, spec.n], epilogue, Functions::Of(Isa::Avx512))).transpose()?;
     let panels = Panel::all(n);
     let vectors = time_of(&panels);
     let (row, is_transposed) = (places.b.row as usize, spec.transpose_b);

@@ -103,29 +103,59 @@ fn anchor(anchor: Anchor, epilogue: Option<Epilogue>) -> KernelRequest {
     KernelRequest::Anchor { anchor, epilogue, pooling: None }
 }
 
-/// The larger of 0 and a number with a bias added, times an element; or with `is_long` the same with a tanh, which is no chain.
-fn finish(columns: u64, shape: &[u64], is_long: bool) -> Epilogue {
+/// What follows the larger of 0 and a number with a bias added.
+#[derive(Clone, Copy)]
+enum Behind {
+    /// Times an element.
+    Scale,
+    /// Its tanh, times an element: a chain with a function.
+    TanhScale,
+    /// The tanh of it times an element, plus the number: no chain.
+    ScaleTanh,
+}
+
+impl Behind {
+    fn of(self, relu: f32, scale: f32) -> f32 {
+        match self {
+            Behind::Scale => relu * scale,
+            Behind::TanhScale => relu.tanh() * scale,
+            Behind::ScaleTanh => (relu * scale).tanh() + relu,
+        }
+    }
+}
+
+fn finish(columns: u64, shape: &[u64], behind: Behind) -> Epilogue {
     let mut b = ExprBuilder::new();
     let [x, bias, scale] = [(); 3].map(|()| b.input(plimsoll_base::DataType::Float).unwrap());
     let zero = b.number(plimsoll_base::DataType::Float, 0.0).unwrap();
     let sum = b.binary(BinaryOp::Add, x, bias).unwrap();
     let relu = b.binary(BinaryOp::Maximum, sum, zero).unwrap();
-    let relu = if is_long { b.unary(UnaryOp::Tanh, relu).unwrap() } else { relu };
-    let scaled = b.binary(BinaryOp::Mul, relu, scale).unwrap();
-    Epilogue { expr: b.finish(vec![scaled]), operands: vec![vec![columns], shape.to_vec()] }
+    let first = if let Behind::TanhScale = behind { b.unary(UnaryOp::Tanh, relu).unwrap() } else { relu };
+    let mut result = b.binary(BinaryOp::Mul, first, scale).unwrap();
+    if let Behind::ScaleTanh = behind {
+        let tanh = b.unary(UnaryOp::Tanh, result).unwrap();
+        result = b.binary(BinaryOp::Add, tanh, relu).unwrap();
+    }
+    Epilogue { expr: b.finish(vec![result]), operands: vec![vec![columns], shape.to_vec()] }
 }
 
 /// A request with an epilogue gives what its results without one become by it.
 fn check_finish(of: impl Fn(Option<Epilogue>) -> KernelRequest, inputs: &[Vec<f32>], plain: &[f32], shape: &[u64], random: &mut Random) {
     let columns = shape[shape.len() - 1];
     let [bias, scale] = [columns, shape.iter().product()].map(|count| numbers(count, random));
-    for is_long in [false, true] {
+    for behind in [Behind::Scale, Behind::TanhScale, Behind::ScaleTanh] {
         let inputs = [inputs, &[bias.clone(), scale.clone()]].concat();
-        let got = results(&of(Some(finish(columns, shape, is_long))), &inputs).unwrap();
+        let got = results(&of(Some(finish(columns, shape, behind))), &inputs).unwrap();
         for (at, (got, plain)) in got.iter().zip(plain).enumerate() {
             let relu = (plain + bias[at % columns as usize]).max(0.0);
-            let expected = if is_long { relu.tanh() } else { relu } * scale[at];
-            assert!((got - expected).abs() <= if is_long { 1e-6 } else { 0.0 }, "{at}: {got} and not {expected}");
+            let expected = behind.of(relu, scale[at]);
+            // A few units in the last place of the tanh, which is at most 1, and of what it is added to.
+            let bound = match behind {
+                Behind::Scale => 0.0,
+                Behind::TanhScale => 1e-6,
+                Behind::ScaleTanh => 1e-6 * relu.max(1.0),
+            };
+            assert!((got - expected).abs() <= bound, "{at}: {got} and not {expected}");
         }
     }
 }

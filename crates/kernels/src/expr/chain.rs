@@ -4,10 +4,14 @@
 //!  relu6(product * scale + bias)      product ─ * scale ─ + bias ─ at least 0 ─ at most 6
 //! ```
 //!
-//! Each link is one operation that is rounded as the expression rounds it: results have the expression's bits.
+//! Each link is one operation that is rounded as the expression rounds it: results have the expression's bits. What is computed from the
+//! value alone, as a sigmoid or GELU, is one link, too: a function of a whole tile of results.
 
 use plimsoll_base::DataType;
 use plimsoll_request::expr::{BinaryOp, Expr, Instr, Reg, Scalar};
+
+use super::function::Function;
+use crate::simd::Isa;
 
 /// The most links of a chain.
 const MOST: usize = 8;
@@ -31,6 +35,17 @@ pub(crate) enum Change {
     AtMost,
     /// `x` where `y` is above 0, else 0.
     WherePositive,
+    /// A function of `x`.
+    Function,
+}
+
+/// Which functions of the value may be links.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Functions {
+    /// None: for kernels that change a few vectors at a time, to which a call would be much.
+    Never,
+    /// Those that the instruction set has code for.
+    Of(Isa),
 }
 
 /// Where a link's operand comes from.
@@ -42,6 +57,8 @@ enum From {
     Columns(usize),
     /// The expression's input: an element for each element of the result.
     Elements(usize),
+    /// The function at this index.
+    Function(usize),
 }
 
 /// An expression as a chain.
@@ -50,6 +67,7 @@ pub(crate) struct Chain {
     links: Vec<(Change, From)>,
     /// Numbers, each as a vector of itself.
     numbers: Vec<[f32; LANES]>,
+    functions: Vec<Function>,
 }
 
 /// A link whose operand has been found.
@@ -62,6 +80,8 @@ pub(crate) struct Link {
     pub by_column: usize,
     /// 1 where it has one for each element, else 0.
     pub by_element: usize,
+    /// What [`Change::Function`] calls; else null.
+    pub function: *const Function,
 }
 
 /// The links of a chain for one call.
@@ -95,16 +115,20 @@ impl Changes<'_> {
 impl Chain {
     /// The chain that changes the first input; the results have that shape. `operands` are the shapes of the further inputs. None where
     /// the expression is none.
-    pub fn of(expr: &Expr, shape: &[u64], operands: &[Vec<u64>]) -> Option<Chain> {
+    pub fn of(expr: &Expr, shape: &[u64], operands: &[Vec<u64>], functions: Functions) -> Option<Chain> {
         let (instrs, [output]) = (expr.instrs(), expr.outputs()) else { return None };
         if expr.inputs().iter().any(|data_type| *data_type != DataType::Float) || expr.inputs().len() != operands.len() + 1 {
             return None;
         }
         let uses = expr.uses();
-        let mut chain = Chain { links: Vec::new(), numbers: Vec::new() };
+        let mut chain = Chain { links: Vec::new(), numbers: Vec::new(), functions: Vec::new() };
         let mut value: Option<Reg> = None;
-        for (at, instr) in instrs.iter().enumerate().filter(|(at, _)| uses.needed[*at]) {
-            let (op, x, y) = match instr {
+        let mut next = 0;
+        while next < instrs.len() {
+            let (at, instr) = (next, &instrs[next]);
+            next += 1;
+            match instr {
+                _ if !uses.needed[at] => continue,
                 Instr::Input(0) if value.is_none() => {
                     value = Some(Reg(at as u32));
                     continue;
@@ -113,43 +137,63 @@ impl Chain {
                 Instr::Input(_) | Instr::Const(_) => continue,
                 // Whether an operand is above 0: a select reads it.
                 Instr::Binary(BinaryOp::Greater, x, zero) if Some(*x) != value && is_zero(instrs, *zero) => continue,
-                Instr::Select(condition, x, zero) if is_zero(instrs, *zero) => {
-                    let Some(Instr::Binary(BinaryOp::Greater, operand, _)) = instrs.get(condition.0 as usize) else { return None };
-                    if Some(*x) != value || uses.last[x.0 as usize] != at {
-                        return None;
-                    }
-                    let from = chain.operand(instrs.get(operand.0 as usize)?, shape, operands)?;
-                    chain.links.push((Change::WherePositive, from));
-                    value = Some(Reg(at as u32));
-                    continue;
-                }
-                Instr::Binary(op, x, y) => (*op, *x, *y),
-                _ => return None,
-            };
+                _ => {}
+            }
             let current = value?;
-            let (change, operand) = match op {
-                BinaryOp::Add if x == current => (Change::Add, y),
-                BinaryOp::Add => (Change::Add, x),
-                BinaryOp::Mul if x == current => (Change::Multiply, y),
-                BinaryOp::Mul => (Change::Multiply, x),
-                BinaryOp::Sub if x == current => (Change::Subtract, y),
-                BinaryOp::Sub => (Change::SubtractFrom, x),
-                BinaryOp::Maximum => (Change::AtLeast, y),
-                BinaryOp::Minimum => (Change::AtMost, y),
-                _ => return None,
-            };
-            if operand == current || ![x, y].contains(&current) || uses.last[current.0 as usize] != at {
-                return None;
+            let link = if uses.last[current.0 as usize] == at { chain.link(instrs, instr, current, (shape, operands)) } else { None };
+            match (link, functions) {
+                (Some(link), _) => {
+                    chain.links.push(link);
+                    value = Some(Reg(at as u32));
+                }
+                (None, Functions::Never) => return None,
+                (None, Functions::Of(isa)) => {
+                    let (result, function) = Function::from(expr, &uses, current, isa)?;
+                    chain.functions.push(function);
+                    chain.links.push((Change::Function, From::Function(chain.functions.len() - 1)));
+                    value = Some(result);
+                    next = result.0 as usize + 1;
+                }
             }
-            let from = chain.operand(instrs.get(operand.0 as usize)?, shape, operands)?;
-            let has_bound = matches!(change, Change::AtLeast | Change::AtMost);
-            if has_bound && !matches!(from, From::Number(number) if !chain.numbers[number][0].is_nan()) {
-                return None;
-            }
-            chain.links.push((change, from));
-            value = Some(Reg(at as u32));
         }
         (value == Some(*output) && (1..=MOST).contains(&chain.links.len())).then_some(chain)
+    }
+
+    /// The link that a step is, which is the last reader of the value; none where it is no link of one operation.
+    fn link(&mut self, instrs: &[Instr], instr: &Instr, current: Reg, shapes: (&[u64], &[Vec<u64>])) -> Option<(Change, From)> {
+        let (shape, operands) = shapes;
+        let (op, x, y) = match instr {
+            Instr::Select(condition, x, zero) if is_zero(instrs, *zero) => {
+                let Some(Instr::Binary(BinaryOp::Greater, operand, _)) = instrs.get(condition.0 as usize) else { return None };
+                if *x != current {
+                    return None;
+                }
+                let from = self.operand(instrs.get(operand.0 as usize)?, shape, operands)?;
+                return Some((Change::WherePositive, from));
+            }
+            Instr::Binary(op, x, y) => (*op, *x, *y),
+            _ => return None,
+        };
+        let (change, operand) = match op {
+            BinaryOp::Add if x == current => (Change::Add, y),
+            BinaryOp::Add => (Change::Add, x),
+            BinaryOp::Mul if x == current => (Change::Multiply, y),
+            BinaryOp::Mul => (Change::Multiply, x),
+            BinaryOp::Sub if x == current => (Change::Subtract, y),
+            BinaryOp::Sub => (Change::SubtractFrom, x),
+            BinaryOp::Maximum => (Change::AtLeast, y),
+            BinaryOp::Minimum => (Change::AtMost, y),
+            _ => return None,
+        };
+        if operand == current || ![x, y].contains(&current) {
+            return None;
+        }
+        let from = self.operand(instrs.get(operand.0 as usize)?, shape, operands)?;
+        let has_bound = matches!(change, Change::AtLeast | Change::AtMost);
+        if has_bound && !matches!(from, From::Number(number) if !self.numbers[number][0].is_nan()) {
+            return None;
+        }
+        Some((change, from))
     }
 
     /// Where the operand of a link comes from.
@@ -181,15 +225,19 @@ impl Chain {
 
     /// The links, with operands among `arguments`, which begin with the expression's second input. The chain outlives them.
     pub fn bind(&self, arguments: &[*mut u8]) -> Links {
-        let none = Link { change: Change::Add, operand: std::ptr::null(), by_column: 0, by_element: 0 };
+        let none = Link { change: Change::Add, operand: std::ptr::null(), by_column: 0, by_element: 0, function: std::ptr::null() };
         let mut bound = Links { links: [none; MOST], count: self.links.len() };
         for (link, (change, from)) in bound.links.iter_mut().zip(&self.links) {
-            let (operand, by_column, by_element) = match *from {
+            *link = Link { change: *change, ..none };
+            (link.operand, link.by_column, link.by_element) = match *from {
+                From::Function(function) => {
+                    link.function = &raw const self.functions[function];
+                    continue;
+                }
                 From::Number(number) => (self.numbers[number].as_ptr(), 0, 0),
                 From::Columns(input) => (arguments[input - 1].cast::<f32>().cast_const(), 1, 0),
                 From::Elements(input) => (arguments[input - 1].cast::<f32>().cast_const(), 0, 1),
             };
-            *link = Link { change: *change, operand, by_column, by_element };
         }
         bound
     }
@@ -205,6 +253,14 @@ fn is_zero(instrs: &[Instr], reg: Reg) -> bool {
 macro_rules! change {
     ($vector:ident, $sums:ident, $changes:expr, $rows:expr, $row:expr, $last:expr) => {
         for link in $changes.links {
+            if link.change == $crate::expr::Change::Function {
+                // A copy: only that leaves the registers.
+                let mut tile = $sums;
+                // SAFETY: the chain has the function as long as its links are used; a tile is an array of vectors of floats.
+                (*link.function).apply(tile.as_mut_ptr().cast::<f32>(), size_of_val(&tile) / size_of::<f32>());
+                $sums = tile;
+                continue;
+            }
             let operand = link.operand.wrapping_add(link.by_column * $changes.column + link.by_element * $changes.element);
             macro_rules! links {
                 ($each:ident) => {
@@ -216,6 +272,7 @@ macro_rules! change {
                         $crate::expr::Change::AtLeast => $each!(x, y, y.max(x)),
                         $crate::expr::Change::AtMost => $each!(x, y, y.min(x)),
                         $crate::expr::Change::WherePositive => $each!(x, y, x.where_positive(y)),
+                        $crate::expr::Change::Function => {}
                     }
                 };
             }
@@ -262,15 +319,23 @@ pub(crate) use change;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use plimsoll_request::expr::ExprBuilder;
+    use plimsoll_request::expr::{ExprBuilder, UnaryOp};
 
-    /// The chain of an expression over a result of 3 by 4, with further operands of these shapes.
+    /// The chain of an expression over a result of 3 by 4, with further operands of these shapes, without functions.
     fn chain_of(operands: &[&[u64]], build: impl Fn(&mut ExprBuilder, &[Reg]) -> Vec<Reg>) -> Option<Vec<(Change, From)>> {
+        chain_with(Functions::Never, operands, build)
+    }
+
+    fn chain_with(
+        functions: Functions,
+        operands: &[&[u64]],
+        build: impl Fn(&mut ExprBuilder, &[Reg]) -> Vec<Reg>,
+    ) -> Option<Vec<(Change, From)>> {
         let mut builder = ExprBuilder::new();
         let inputs: Vec<Reg> = (0..=operands.len()).map(|_| builder.input(DataType::Float).unwrap()).collect();
         let outputs = build(&mut builder, &inputs);
         let operands: Vec<Vec<u64>> = operands.iter().map(|shape| shape.to_vec()).collect();
-        Chain::of(&builder.finish(outputs), &[3, 4], &operands).map(|chain| chain.links)
+        Chain::of(&builder.finish(outputs), &[3, 4], &operands, functions).map(|chain| chain.links)
     }
 
     #[test]
@@ -336,6 +401,52 @@ mod tests {
     }
 
     #[test]
+    fn what_is_computed_from_the_value_alone_is_one_link() {
+        let functions = Functions::Of(Isa::Avx2);
+        // GELU of a sum, and a residual behind it.
+        let gelu = |outputs: fn(Reg, Reg) -> Vec<Reg>| {
+            chain_with(functions, &[&[4], &[3, 4]], move |builder, inputs| {
+                let sum = builder.binary(BinaryOp::Add, inputs[0], inputs[1]).unwrap();
+                let [root, half] = [0.5f64.sqrt(), 0.5].map(|number| builder.number(DataType::Float, number).unwrap());
+                let less = builder.unary(UnaryOp::Neg, sum).unwrap();
+                let less = builder.binary(BinaryOp::Mul, less, root).unwrap();
+                let share = builder.unary(UnaryOp::Erfc, less).unwrap();
+                let part = builder.binary(BinaryOp::Mul, half, sum).unwrap();
+                let made = builder.binary(BinaryOp::Mul, part, share).unwrap();
+                outputs(builder.binary(BinaryOp::Add, made, inputs[2]).unwrap(), share)
+            })
+        };
+        let expected = vec![(Change::Add, From::Columns(1)), (Change::Function, From::Function(0)), (Change::Add, From::Elements(2))];
+        assert_eq!(gelu(|result, _| vec![result]), Some(expected));
+        assert_eq!(gelu(|result, share| vec![result, share]), None);
+        // The value twice; a choice by it; a bound that is no number.
+        let twice = chain_with(functions, &[], |builder, inputs| vec![builder.binary(BinaryOp::Mul, inputs[0], inputs[0]).unwrap()]);
+        let chosen = chain_with(functions, &[], |builder, inputs| {
+            let zero = builder.number(DataType::Float, 0.0).unwrap();
+            let passes = builder.binary(BinaryOp::Greater, inputs[0], zero).unwrap();
+            let less = builder.unary(UnaryOp::Expm1, inputs[0]).unwrap();
+            vec![builder.select(passes, inputs[0], less).unwrap()]
+        });
+        let bound = chain_with(functions, &[], |builder, inputs| {
+            let nan = builder.number(DataType::Float, f64::NAN).unwrap();
+            vec![builder.binary(BinaryOp::Minimum, inputs[0], nan).unwrap()]
+        });
+        for links in [twice, chosen, bound] {
+            assert_eq!(links, Some(vec![(Change::Function, From::Function(0))]));
+        }
+        // An operand within; tiles that are too small for a call.
+        let with_operand = |builder: &mut ExprBuilder, inputs: &[Reg]| {
+            let sigmoid = builder.unary(UnaryOp::Sigmoid, inputs[0]).unwrap();
+            let share = builder.binary(BinaryOp::Mul, sigmoid, inputs[1]).unwrap();
+            vec![builder.binary(BinaryOp::Mul, share, inputs[0]).unwrap()]
+        };
+        assert_eq!(chain_with(functions, &[&[4]], with_operand), None);
+        let alone = |builder: &mut ExprBuilder, inputs: &[Reg]| vec![builder.unary(UnaryOp::Tanh, inputs[0]).unwrap()];
+        assert_eq!(chain_with(Functions::Of(Isa::Portable), &[], alone), None);
+        assert!(chain_with(functions, &[], alone).is_some());
+    }
+
+    #[test]
     fn a_row_over_a_result_of_one_row_is_one_of_elements() {
         let mut builder = ExprBuilder::new();
         let [x, y] = [0; 2].map(|_| builder.input(DataType::Float).unwrap());
@@ -343,7 +454,7 @@ mod tests {
         let expr = builder.finish(vec![sum]);
         for (shape, has_elements) in [(&[1, 4][..], true), (&[1, 1], true), (&[2, 4], false)] {
             let operand = vec![vec![shape[1]]];
-            assert_eq!(Chain::of(&expr, shape, &operand).unwrap().has_elements(), has_elements, "{shape:?}");
+            assert_eq!(Chain::of(&expr, shape, &operand, Functions::Never).unwrap().has_elements(), has_elements, "{shape:?}");
         }
     }
 

@@ -4,6 +4,7 @@ mod chain;
 mod compile;
 mod complex;
 mod elementwise;
+mod function;
 mod layout;
 mod ops;
 mod program;
@@ -11,7 +12,7 @@ mod program;
 mod tests;
 mod widen;
 
-pub(crate) use chain::{Chain, Change, Changes, Link, Links, change};
+pub(crate) use chain::{Chain, Change, Changes, Functions, Link, Links, change};
 pub use elementwise::{elementwise, elementwise_on};
 pub(crate) use layout::elements;
 pub use program::{Bases, TileProgram};

@@ -17,6 +17,16 @@ const LEAST: usize = 128;
 /// Scratch places lie this many bytes apart more than they are long, so that they do not fall onto the same cache sets.
 const SKEW: usize = 64;
 
+/// Bytes as aligned as scratch is.
+#[derive(Clone, Copy)]
+#[repr(align(64))]
+pub(super) struct Line {
+    _bytes: [u8; 64],
+}
+
+/// A number of a program, as many times as a tile has elements.
+pub(super) type Number = Vec<Line>;
+
 /// Where the arguments of a program begin: the first, then the others. Operands come before outputs.
 #[derive(Clone, Copy)]
 pub struct Bases<'a> {
@@ -52,8 +62,8 @@ pub struct TileProgram {
     operands: Vec<Operand>,
     outputs: Vec<Output>,
     steps: Vec<Step>,
-    /// Where the number goes in scratch, and the number.
-    constants: Vec<(usize, Scalar)>,
+    /// The numbers, each with its slot.
+    constants: Vec<(TableIndex, Scalar)>,
     /// Slots that always point to the same offset in scratch.
     fixed: Vec<(TableIndex, usize)>,
     /// For each operand its offset in scratch where it is spread out; 0 if it never is.
@@ -111,7 +121,6 @@ impl TileProgram {
         };
         let first_inside = inputs + output_sizes.len();
         let fixed: Vec<(TableIndex, usize)> = (first_inside..entries).map(|entry| (entry as TableIndex, place())).collect();
-        let constants = constants.into_iter().map(|(entry, value)| (fixed[entry as usize - first_inside].1, value)).collect();
         let spread = layout.operands.iter().map(|access| if *access == Access::Full { 0 } else { place() }).collect();
         let mut outputs = Vec::new();
         for (output, size) in output_sizes.iter().enumerate() {
@@ -184,13 +193,49 @@ impl TileProgram {
     pub unsafe fn begin(&self, bases: &Bases<'_>, scratch: *mut u8) {
         let state = self.state(scratch);
         let len = self.tile.min(self.layout.total);
+        // SAFETY: every entry, offset and tile lies within the scratch that `new` laid out.
+        unsafe {
+            self.point(&state, bases, len);
+            for (entry, value) in &self.constants {
+                fill_scalar(state.table.add(*entry as usize).read(), *value, len);
+            }
+        }
+    }
+
+    /// As [`TileProgram::begin`], with the numbers where [`TileProgram::numbers`] has put them.
+    ///
+    /// # Safety
+    /// As there. `numbers` are those, and stay until the last run.
+    pub(super) unsafe fn begin_with(&self, numbers: &[Number], bases: &Bases<'_>, scratch: *mut u8) {
+        let state = self.state(scratch);
+        // SAFETY: as in `begin`; nothing writes where a number is.
+        unsafe {
+            self.point(&state, bases, self.tile.min(self.layout.total));
+            for ((entry, _), number) in self.constants.iter().zip(numbers) {
+                state.table.add(*entry as usize).write(number.as_ptr().cast::<u8>().cast_mut());
+            }
+        }
+    }
+
+    /// The numbers, filled out for a tile.
+    pub(super) fn numbers(&self) -> Vec<Number> {
+        let of = |(_, value): &(TableIndex, Scalar)| {
+            let bytes = self.tile * value.data_type().size().unwrap_or(0);
+            let mut number = vec![Line { _bytes: [0; 64] }; bytes.div_ceil(64)];
+            // SAFETY: as many elements as that are there.
+            unsafe { fill_scalar(number.as_mut_ptr().cast(), *value, self.tile) };
+            number
+        };
+        self.constants.iter().map(of).collect()
+    }
+
+    /// Points the table to what all tiles of a run have.
+    unsafe fn point(&self, state: &State, bases: &Bases<'_>, len: usize) {
+        let scratch = state.scratch;
         // SAFETY: every entry, offset and tile lies within the scratch that `new` laid out; a scalar operand has one element.
         unsafe {
             for (entry, offset) in &self.fixed {
                 state.table.add(*entry as usize).write(scratch.add(*offset));
-            }
-            for (offset, value) in &self.constants {
-                fill_scalar(scratch.add(*offset), *value, len);
             }
             for (number, operand) in self.operands.iter().enumerate() {
                 state.spread.add(number).write(0);

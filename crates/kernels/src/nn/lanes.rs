@@ -56,6 +56,26 @@ impl Real for f64 {
     }
 }
 
+/// Runs a body for each group of a row: whole groups first, whose length the compiler knows, so that they are read and written as
+/// vectors; then the rest. The other lanes of the rest are `$others`.
+macro_rules! for_groups {
+    ($row:expr, $others:expr, |$at:ident, $group:ident, $len:ident| $body:block) => {
+        let row = $row;
+        let whole = row.len - row.len % LANES;
+        for $at in (0..whole).step_by(LANES) {
+            let $len = LANES;
+            // SAFETY: a whole group from there on is inside the row.
+            let $group = unsafe { row.start.add($at).cast::<[T; LANES]>().read() };
+            $body
+        }
+        if whole < row.len {
+            let ($at, $len) = (whole, row.len - whole);
+            let $group = row.rest(whole, $len, $others);
+            $body
+        }
+    };
+}
+
 /// A row of one tensor; kept as a pointer because a result may lie where its input lies.
 #[derive(Clone, Copy)]
 pub(super) struct Row<T> {
@@ -72,28 +92,37 @@ impl<T: Real> Row<T> {
         Row { start, len }
     }
 
+    /// The same row, without a word to the compiler: where it knows that a loop reads and writes one row, it takes several groups at a
+    /// time and gathers their lanes, which is slow.
+    #[inline(always)]
+    fn apart(self) -> Row<T> {
+        Row { start: std::hint::black_box(self.start), ..self }
+    }
+
     /// Writes the elements of this row times `factor` to `to`, a row as long, which may be this one.
     #[inline(always)]
     pub(super) fn scale(&self, to: Row<T>, factor: T) {
-        for at in (0..self.len).step_by(LANES) {
-            let (mut group, _) = self.get(at, T::ZERO);
-            for value in &mut group {
+        let to = to.apart();
+        for_groups!(self, T::ZERO, |at, group, len| {
+            let mut scaled = group;
+            for value in &mut scaled {
                 *value = *value * factor;
             }
-            to.put(at, group);
-        }
+            to.put(at, scaled, len);
+        });
     }
 
     /// Writes the elements of this row less `first` less `second` to `to`, a row as long, which may be this one.
     #[inline(always)]
     pub(super) fn subtract(&self, to: Row<T>, first: T, second: T) {
-        for at in (0..self.len).step_by(LANES) {
-            let (mut group, _) = self.get(at, T::ZERO);
-            for value in &mut group {
+        let to = to.apart();
+        for_groups!(self, T::ZERO, |at, group, len| {
+            let mut less = group;
+            for value in &mut less {
                 *value = (*value - first) - second;
             }
-            to.put(at, group);
-        }
+            to.put(at, less, len);
+        });
     }
 
     /// Takes 1 off an element.
@@ -111,26 +140,28 @@ impl<T: Real> Row<T> {
         unsafe { *self.start.add(at) }
     }
 
-    /// The group of elements from `at` on, which is inside the row, and how many there are; the other lanes are `rest`.
+    /// The `len` elements from `at` on, which are inside the row, at most a group of them; the other lanes are `others`.
     #[inline(always)]
-    pub(super) fn get(&self, at: usize, rest: T) -> ([T; LANES], usize) {
-        let len = (self.len - at).min(LANES);
-        // SAFETY: `len` elements from `at` on are inside the row.
-        unsafe {
-            let from = self.start.add(at);
-            if len == LANES {
-                return (from.cast::<[T; LANES]>().read(), LANES);
-            }
-            let mut group = [rest; LANES];
-            std::ptr::copy_nonoverlapping(from, group.as_mut_ptr(), len);
-            (group, len)
+    pub(super) fn get(&self, at: usize, len: usize, others: T) -> [T; LANES] {
+        if len == LANES {
+            // SAFETY: as many elements from there on are inside the row.
+            return unsafe { self.start.add(at).cast::<[T; LANES]>().read() };
         }
+        self.rest(at, len, others)
     }
 
-    /// Writes the group at `at`.
+    /// As [`Row::get`], for less than a group.
     #[inline(always)]
-    pub(super) fn put(&self, at: usize, group: [T; LANES]) {
-        let len = (self.len - at).min(LANES);
+    fn rest(&self, at: usize, len: usize, others: T) -> [T; LANES] {
+        let mut group = [others; LANES];
+        // SAFETY: as many elements from `at` on are inside the row, and no more than lanes.
+        unsafe { std::ptr::copy_nonoverlapping(self.start.add(at), group.as_mut_ptr(), len) };
+        group
+    }
+
+    /// Writes the first `len` lanes of a group to the elements from `at` on, which are inside the row.
+    #[inline(always)]
+    pub(super) fn put(&self, at: usize, group: [T; LANES], len: usize) {
         // SAFETY: as in `get`.
         unsafe {
             let to = self.start.add(at);
@@ -146,12 +177,11 @@ impl<T: Real> Row<T> {
     #[inline(always)]
     pub(super) fn max(&self) -> T {
         let mut lanes = [T::LOWEST; LANES];
-        for at in (0..self.len).step_by(LANES) {
-            let (group, _) = self.get(at, T::LOWEST);
+        for_groups!(self, T::LOWEST, |_at, group, _len| {
             for lane in 0..LANES {
                 lanes[lane] = if group[lane] > lanes[lane] { group[lane] } else { lanes[lane] };
             }
-        }
+        });
         fold(lanes, |a, b| if a > b { a } else { b })
     }
 
@@ -160,8 +190,7 @@ impl<T: Real> Row<T> {
     pub(super) fn sum<const FMA: bool>(&self, terms: &mut impl Terms<T>) -> T {
         let (mut blocks, mut block) = ([T::ZERO; LANES], [T::ZERO; LANES]);
         let mut groups = 0;
-        for at in (0..self.len).step_by(LANES) {
-            let (group, len) = self.get(at, T::ZERO);
+        for_groups!(self, T::ZERO, |at, group, len| {
             let terms = terms.of::<FMA>(group, at, len);
             for lane in 0..LANES {
                 block[lane] = block[lane] + terms[lane];
@@ -173,7 +202,7 @@ impl<T: Real> Row<T> {
                     block[lane] = T::ZERO;
                 }
             }
-        }
+        });
         for lane in 0..LANES {
             blocks[lane] = blocks[lane] + block[lane];
         }
@@ -212,7 +241,7 @@ impl<T: Real> Terms<T> for Powers<T> {
     fn of<const FMA: bool>(&mut self, group: [T; LANES], at: usize, len: usize) -> [T; LANES] {
         self.last = exp_shifted::<T, FMA>(group, self.max, len);
         if let Some(to) = self.to {
-            to.put(at, self.last);
+            to.put(at, self.last, len);
         }
         self.last
     }
@@ -229,7 +258,7 @@ pub(super) fn shares<T: Real, const FMA: bool>(from: Row<T>, max: T, to: Row<T>)
         for power in &mut powers.last {
             *power = *power * scale;
         }
-        to.put(0, powers.last);
+        to.put(0, powers.last, from.len);
         return sum;
     }
     let sum = from.sum::<FMA>(&mut Powers { max, last: [T::ZERO; LANES], to: Some(to) });

@@ -146,7 +146,7 @@ struct Losses<T> {
 impl<T: Real> Terms<T> for Losses<T> {
     #[inline(always)]
     fn of<const FMA: bool>(&mut self, group: [T; LANES], at: usize, len: usize) -> [T; LANES] {
-        let (label, _) = self.labels.get(at, T::ZERO);
+        let label = self.labels.get(at, len, T::ZERO);
         let powers = exp_shifted::<T, FMA>(group, self.max, len);
         let (mut losses, mut gradients) = ([T::ZERO; LANES], [T::ZERO; LANES]);
         for lane in 0..LANES {
@@ -154,7 +154,7 @@ impl<T: Real> Terms<T> for Losses<T> {
             let loss = label[lane] * (self.log - (group[lane] - self.max));
             losses[lane] = if lane < len { loss } else { T::ZERO };
         }
-        self.backprop.put(at, gradients);
+        self.backprop.put(at, gradients, len);
         losses
     }
 }

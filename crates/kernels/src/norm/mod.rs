@@ -19,7 +19,7 @@ use plimsoll_request::anchor::Epilogue;
 use plimsoll_request::norm::BatchNormSpec;
 
 use crate::cut::{Cut, elements};
-use crate::expr::Chain;
+use crate::expr::{Chain, Functions};
 use crate::simd::Isa;
 use apply::{Apply, Behind};
 use coefficients::Statistics;
@@ -128,7 +128,7 @@ fn normalize_on(isa: Isa, spec: BatchNormSpec, statistics: Statistics, reserve_3
 fn behind(spec: &BatchNormSpec, Epilogue { expr, operands }: &Epilogue) -> Result<Behind> {
     // Operands are as large as the images: their elements are in the same order.
     let shape = [spec.rows, spec.channels];
-    let chain = Chain::of(expr, &shape, &vec![shape.to_vec(); operands.len()]);
+    let chain = Chain::of(expr, &shape, &vec![shape.to_vec(); operands.len()], Functions::Never);
     let chain = chain.ok_or_else(|| Error::unimplemented("a batch normalization with what is computed behind it, but for chains"))?;
     Ok(Behind { chain, operands: operands.len() })
 }

@@ -10,7 +10,7 @@ use plimsoll_device::{Args, Cost, CpuKernel, Fault, Prepared};
 use super::matrices::Matrices;
 use super::tiles::{Code, DotFn, Tile, code, dot_of};
 use crate::element::InFloats;
-use crate::expr::{Bases, Chain, Changes, Link, TileProgram, elements};
+use crate::expr::{Bases, Chain, Changes, Functions, Link, TileProgram, elements};
 use crate::narrow::cast;
 use crate::packing::{Order, Packing, packing, panels_of, part};
 use crate::simd::Isa;
@@ -169,7 +169,7 @@ pub(super) fn prepare<E: InFloats>(
                 return Err(Error::invalid_argument("operand 0 of an epilogue is the product, a float"));
             }
             let shape = vec![spec.m, spec.n];
-            chain = Chain::of(&expr, &shape, &operands).map(|chain| (chain, 1 + expr.inputs().len()));
+            chain = Chain::of(&expr, &shape, &operands, Functions::Of(isa)).map(|chain| (chain, 1 + expr.inputs().len()));
             let all: Vec<Vec<u64>> = std::iter::once(shape.clone()).chain(operands).collect();
             let program = TileProgram::new(&expr, &shape, &all, isa)?;
             // The product is not written: it goes from the cache to the expression.

@@ -8,13 +8,13 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::element::InFloats;
-use crate::expr::{Chain, elementwise_on};
+use crate::expr::{Chain, Functions, elementwise_on};
 use crate::library::make;
 use crate::packing::panels_of;
 use crate::testing;
 use plimsoll_request::KernelRequest;
 use plimsoll_request::anchor::Anchor;
-use plimsoll_request::expr::{BinaryOp, ExprBuilder, Scalar};
+use plimsoll_request::expr::{BinaryOp, ExprBuilder, Scalar, UnaryOp};
 use plimsoll_request::product::{Place, Places};
 
 fn numbers(count: u64, seed: u64) -> Vec<f32> {
@@ -243,9 +243,10 @@ proptest! {
         }
     }
 
-    /// An epilogue that changes tiles of results: `max(w - c * rate, bias)` with numbers for rate and bias, then a column's share.
+    /// An epilogue that changes tiles of results: `max(w - c * rate, bias)` with numbers for rate and bias, perhaps `x * sigmoid(x)` of it,
+    /// then a column's share.
     #[test]
-    fn a_chain_gives_the_bits_of_product_and_expression(spec in sizes(), tuning in tunings(), seed in any::<u64>()) {
+    fn a_chain_gives_the_bits_of_product_and_expression(spec in sizes(), tuning in tunings(), seed in any::<u64>(), swish in any::<bool>()) {
         let spec = ProductSpec { batch: 1, ..spec };
         let (m, n) = (spec.m, spec.n);
         let mut builder = ExprBuilder::new();
@@ -254,10 +255,17 @@ proptest! {
         let scaled = builder.binary(BinaryOp::Mul, c, rate).unwrap();
         let updated = builder.binary(BinaryOp::Sub, w, scaled).unwrap();
         let above = builder.binary(BinaryOp::Maximum, updated, least).unwrap();
-        let result = builder.binary(BinaryOp::Mul, share, above).unwrap();
+        let changed = if swish {
+            let sigmoid = builder.unary(UnaryOp::Sigmoid, above).unwrap();
+            builder.binary(BinaryOp::Mul, above, sigmoid).unwrap()
+        } else {
+            above
+        };
+        let result = builder.binary(BinaryOp::Mul, share, changed).unwrap();
         let expr = builder.finish(vec![result]);
         let operands = vec![vec![m, n], vec![n]];
-        prop_assert!(Chain::of(&expr, &[m, n], &operands).is_some());
+        prop_assert_eq!(Chain::of(&expr, &[m, n], &operands, Functions::Never).is_some(), !swish);
+        prop_assert!(Chain::of(&expr, &[m, n], &operands, Functions::Of(Isa::Avx2)).is_some());
 
         let size = [(m * n) as usize * 4];
         let [a, b, w, share] =

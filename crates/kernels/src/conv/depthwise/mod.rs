@@ -14,7 +14,7 @@ use super::groups::{GROUP, get, groups, put};
 use super::{FAR, Sizes, doubles};
 use crate::cut::Cut;
 use crate::element::{InFloats, of_type};
-use crate::expr::{Bases, Changes, Link};
+use crate::expr::{Bases, Changes, Functions, Link};
 use crate::finish::Finish;
 use crate::packing::part;
 use crate::simd::{Isa, Vectorised};
@@ -150,7 +150,7 @@ fn of<E: InFloats>(isa: Isa, spec: ConvSpec, work: Work, epilogue: Option<Epilog
     let channels = spec.in_c.max(1) as f64;
     let filter = size * taps as f64 * out_c as f64;
     let cost = Cost { flops: spec.flops() / channels, bytes: spec.bytes() - size * taps as f64 * spec.in_c as f64 * out_c as f64 + filter };
-    let mut epilogue = epilogue.map(|epilogue| Finish::new(isa, &spec.output(), epilogue)).transpose()?;
+    let mut epilogue = epilogue.map(|epilogue| Finish::new(isa, &spec.output(), epilogue, Functions::Never)).transpose()?;
     let mut scratch = 0;
     if let Some(finish) = &mut epilogue {
         finish.chain = finish.chain.take().filter(|_| multiplier == 1);

@@ -19,7 +19,7 @@ use super::pass::{Pass, Side};
 use super::tiles::{self, Code, Panel, code};
 use super::{FAR, Sizes};
 use crate::element::InFloats;
-use crate::expr::{Bases, Chain};
+use crate::expr::{Bases, Chain, Functions};
 use crate::finish::Finish;
 use crate::packing::{Order, Packing, packing};
 use crate::simd::Isa;
@@ -231,7 +231,7 @@ fn prepare<E: InFloats>(
             piece_rows = piece_rows.max(POSITIONS.div_ceil(out[2].max(1)));
         }
     }
-    let mut finish = epilogue.map(|epilogue| Finish::new(isa, result, epilogue)).transpose()?;
+    let mut finish = epilogue.map(|epilogue| Finish::new(isa, result, epilogue, Functions::Of(isa))).transpose()?;
     if let Some(finish) = &mut finish {
         // Sums of several blocks wait in the result, which may lie where an operand does.
         let is_safe = |chain: &Chain| !chain.has_elements() || passes.iter().all(|pass| pass.blocks.len() == 1);

@@ -2,15 +2,21 @@
 
 use super::*;
 use crate::conv::winograd::winograd;
-use crate::expr::{Chain, elementwise_on};
+use crate::expr::{Chain, Functions, elementwise_on};
+use plimsoll_request::expr::UnaryOp;
 
 /// `min(max(other - (conv * scale + bias), -0.75), 1.5)` where `features` is above 0, else 0. `other` and `features` are as large as the result.
-fn chain(shape: &[u64]) -> Epilogue {
+/// With `swish`, the difference is multiplied by its sigmoid first.
+fn chain(shape: &[u64], swish: bool) -> Epilogue {
     let mut builder = ExprBuilder::new();
     let [conv, scale, bias, other, features] = [0; 5].map(|_| builder.input(DataType::Float).unwrap());
     let scaled = builder.binary(BinaryOp::Mul, conv, scale).unwrap();
     let biased = builder.binary(BinaryOp::Add, bias, scaled).unwrap();
-    let left = builder.binary(BinaryOp::Sub, other, biased).unwrap();
+    let mut left = builder.binary(BinaryOp::Sub, other, biased).unwrap();
+    if swish {
+        let sigmoid = builder.unary(UnaryOp::Sigmoid, left).unwrap();
+        left = builder.binary(BinaryOp::Mul, sigmoid, left).unwrap();
+    }
     let [low, high] = [-0.75, 1.5].map(|bound| builder.number(DataType::Float, bound).unwrap());
     let above = builder.binary(BinaryOp::Maximum, left, low).unwrap();
     let value = builder.binary(BinaryOp::Minimum, above, high).unwrap();
@@ -20,7 +26,8 @@ fn chain(shape: &[u64]) -> Epilogue {
     let channels = *shape.last().unwrap();
     let operands = vec![vec![channels], vec![1, channels], shape.to_vec(), shape.to_vec()];
     let epilogue = Epilogue { expr: builder.finish(vec![passed]), operands };
-    assert!(Chain::of(&epilogue.expr, shape, &epilogue.operands).is_some());
+    assert_eq!(Chain::of(&epilogue.expr, shape, &epilogue.operands, Functions::Never).is_some(), !swish);
+    assert!(Chain::of(&epilogue.expr, shape, &epilogue.operands, Functions::Of(Isa::Avx2)).is_some());
     epilogue
 }
 
@@ -52,13 +59,13 @@ fn check_chain(from: [u64; 2], shape: &[u64], prepare: impl Fn(Isa, Option<Epilo
         testing::values::<f32>(&outputs[0])
     };
     let bits = |values: &[f32]| values.iter().map(|value| if value.is_nan() { 0x7FC0_0000 } else { value.to_bits() }).collect::<Vec<u32>>();
-    for isa in Isa::available() {
-        let Epilogue { expr, operands } = chain(shape);
+    for (isa, swish) in Isa::available().into_iter().flat_map(|isa| [(isa, false), (isa, true)]) {
+        let Epilogue { expr, operands } = chain(shape, swish);
         let plain = testing::bytes(&run(&prepare(isa, None), &[&x, &w], &[]));
         let all: Vec<Vec<u64>> = std::iter::once(shape.to_vec()).chain(operands).collect();
         let then = elementwise_on(isa, &expr, shape, &all).unwrap();
         let expected = run(&then, &[&plain, &scale, &bias, &other, &features], &[]);
-        let fused = prepare(isa, Some(chain(shape)));
+        let fused = prepare(isa, Some(chain(shape, swish)));
         for pairs in [&[][..], &[(4, 0)], &[(5, 0)]] {
             let got = run(&fused, &[&x, &w, &scale, &bias, &other, &features], pairs);
             assert!(bits(&got) == bits(&expected), "{isa:?} {shape:?} {pairs:?}");

@@ -10,7 +10,7 @@ use super::Shape;
 use super::strips::Strip;
 use super::transform::{Results, ResultsFn, results_of};
 use crate::conv::tiles::{FEW, Panel, Rows, Tile, Wanted};
-use crate::expr::{Bases, Changes, Links};
+use crate::expr::{Bases, Changes, Functions, Links};
 use crate::finish::Finish;
 use crate::packing::part;
 use crate::simd::Isa;
@@ -65,7 +65,7 @@ pub(super) fn prepare(isa: Isa, shape: &Arc<Shape>, result: &[u64], epilogue: Op
     // Values of every point, such that two points do not fall onto the same cache sets.
     let point = |block: usize, channels: usize| block * channels + 16;
     let rows = shape.panels.iter().map(|panel| shape.code.rows[panel.vectors - 1]).max().unwrap_or(1);
-    let mut finish = epilogue.map(|epilogue| Finish::new(isa, result, epilogue)).transpose()?;
+    let mut finish = epilogue.map(|epilogue| Finish::new(isa, result, epilogue, Functions::Never)).transpose()?;
     let waits = finish.as_ref().is_some_and(Finish::waits);
     let of_tile = 4 * (planes * (shape.terms + width) + if waits { step * step * width } else { 0 });
     let most = (CACHED / of_tile / rows * rows).clamp(rows, MOST_TILES);
