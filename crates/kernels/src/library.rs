@@ -5,6 +5,7 @@ use plimsoll_device::{
     Bf16Instructions, Cost, CpuLibrary, DeviceSpec, Fault, InstructionSet, KernelCall, LaidOut, Library, Load, Prepared, Step, StepArg,
     Variant,
 };
+use plimsoll_request::anchor::Anchor;
 use plimsoll_request::check::Requirement;
 use plimsoll_request::conv::FilterForm;
 use plimsoll_request::gather::Gather;
@@ -149,9 +150,16 @@ impl Library for CpuKernels {
         variants_of(spec, request, Some(laid_out))
     }
 
-    fn takes(&self, _: &DeviceSpec, first: &KernelRequest, second: &KernelRequest) -> bool {
+    fn takes(&self, spec: &DeviceSpec, first: &KernelRequest, second: &KernelRequest) -> bool {
         match (first, second) {
             (KernelRequest::Anchor { anchor, pooling: None, .. }, KernelRequest::MaxPool(pooling)) => anchor::takes(anchor, pooling),
+            // Products read and write matrices where they lie.
+            (KernelRequest::Movement { movement: Movement::Transpose { .. }, .. }, KernelRequest::Anchor { anchor, .. })
+            | (KernelRequest::Anchor { anchor, .. }, KernelRequest::Movement { movement: Movement::Transpose { .. }, .. }) => {
+                matches!(anchor, Anchor::Product(..))
+            }
+            // Attention; its products round no operands.
+            (KernelRequest::Nn(Nn::Softmax { .. }), KernelRequest::Anchor { anchor: Anchor::Product(..), .. }) => spec.bf16.is_none(),
             _ => false,
         }
     }
@@ -260,6 +268,7 @@ fn prepared(isa: Isa, request: &KernelRequest, order: Order) -> Result<Made> {
     Ok(match request {
         Expr { expr, shape, operands } => expr::elementwise_on(isa, expr, shape, operands)?.into(),
         Anchor { anchor, epilogue, pooling } => anchor::prepare(isa, anchor, epilogue.clone(), *pooling, order)?.into(),
+        Attention(request) => crate::product::attention(isa, request)?.into(),
         ConvBackpropFilter { spec, unpooled } => {
             let (parts, first, reads) = match unpooled {
                 None => {

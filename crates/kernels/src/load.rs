@@ -25,6 +25,7 @@ fn class_of(request: &KernelRequest) -> Class {
         Expr { .. } | Exprs(_) => Class::Expression,
         Anchor { anchor: self::Anchor::Product(DataType::Float | DataType::Half | DataType::Bfloat16, _), .. } => Class::Product,
         Anchor { anchor: self::Anchor::Product(..), .. } => Class::GenericProduct,
+        Attention(_) => Class::Product,
         Anchor { anchor: self::Anchor::Conv(_) | self::Anchor::ConvBackpropInput(_), .. } => Class::Convolution,
         Anchor { anchor: self::Anchor::DepthwiseConv(_), .. } => Class::Depthwise,
         DepthwiseConvBackpropInput(_) | DepthwiseConvBackpropFilter(_) => Class::Depthwise,
@@ -69,6 +70,16 @@ fn load_of(isa: Isa, class: Class, request: &KernelRequest, cost: &Cost) -> Load
                 Anchor::ConvBackpropInput(spec) => padding(spec.in_c),
             };
             Load { class, issued: (cost.flops - elementwise).max(0.0) * padding, elementwise }
+        }
+        KernelRequest::Attention(request) => {
+            let product = |spec: &ProductSpec| 2.0 * [spec.batch, spec.m, spec.n, spec.k].map(|size| size as f64).iter().product::<f64>();
+            let products = [&request.scores, &request.values].map(|spec| (product(spec), padding(spec.n)));
+            let flops: f64 = products.iter().map(|(flops, _)| flops).sum();
+            Load {
+                class,
+                issued: products.iter().map(|(flops, padding)| flops * padding).sum(),
+                elementwise: (cost.flops - flops).max(0.0),
+            }
         }
         KernelRequest::ConvBackpropFilter { spec, .. } | KernelRequest::ConvBackpropFilterSums { spec, .. } => {
             Load { class, issued: cost.flops * padding(spec.out_c), elementwise: 0.0 }

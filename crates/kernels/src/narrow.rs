@@ -296,6 +296,7 @@ fn element_type(request: &KernelRequest) -> Option<DataType> {
         KernelRequest::Expr { .. }
         | KernelRequest::Exprs(_)
         | KernelRequest::Anchor { .. }
+        | KernelRequest::Attention(_)
         | KernelRequest::ConvBackpropFilter { .. }
         | KernelRequest::ConvBackpropFilterSums { .. }
         | KernelRequest::ConvBackpropFilterEnd { .. }

@@ -4,6 +4,7 @@ use plimsoll_base::{DataType, Error, Result};
 
 use crate::KernelRequest;
 use crate::anchor::{Anchor, Epilogue};
+use crate::attention::Attention;
 use crate::block::Block;
 use crate::conv::{ConvSpec, FilterForm};
 use crate::crop::Makes;
@@ -60,6 +61,7 @@ impl KernelRequest {
                 [tensor(spec.data_type, &spec.input())?, positions(pool)?, tensor(pool.data_type, &pool.output())?],
                 [tensor(spec.data_type, &spec.filter())?],
             ),
+            KernelRequest::Attention(request) => of_attention(request)?,
             KernelRequest::ConvBackpropFilterSums { spec, unpooled, sums, onto, form } => {
                 let one = KernelRequest::ConvBackpropFilter { spec: *spec, unpooled: *unpooled };
                 let filter = match form {
@@ -171,6 +173,17 @@ fn of_exprs(request: &Exprs) -> Result<Arguments> {
         outputs.extend(results_of(&request.expr, *elements)?);
     }
     Ok(Arguments::of(inputs, outputs))
+}
+
+fn of_attention(request: &Attention) -> Result<Arguments> {
+    request.check()?;
+    let Arguments { mut inputs, .. } = of_anchor(&Anchor::Product(DataType::Float, request.scores), None, None)?;
+    if let Some(Epilogue { expr, operands }) = &request.between {
+        inputs.extend(operands_of(&expr.inputs()[1..], operands)?);
+    }
+    let of_values = of_anchor(&Anchor::Product(DataType::Float, request.values), None, None)?;
+    inputs.push(of_values.inputs[1]);
+    Ok(Arguments::of(inputs, of_values.outputs))
 }
 
 fn of_anchor(anchor: &Anchor, epilogue: Option<&Epilogue>, pooling: Option<&Pooling>) -> Result<Arguments> {

@@ -6,6 +6,7 @@
 
 pub mod anchor;
 mod arguments;
+pub mod attention;
 mod bits;
 pub mod block;
 pub mod check;

@@ -4,6 +4,7 @@ use plimsoll_base::DataType;
 use serde::{Deserialize, Serialize};
 
 use crate::anchor::{Anchor, Epilogue};
+use crate::attention::Attention;
 use crate::check::Requirement;
 use crate::conv::{ConvSpec, FilterForm};
 use crate::crop::Crop;
@@ -48,6 +49,8 @@ pub enum KernelRequest {
         /// The pooling, behind the epilogue.
         pooling: Option<Pooling>,
     },
+    /// Scores, their softmax, and its product with values.
+    Attention(Attention),
     /// The gradient of a convolution by its filter. Arguments: input, gradient by the result, gradient by the filter.
     /// With `unpooled` the gradient by the result is that of a max pooling by its input; arguments: input, positions, gradient by
     /// the pooling's result, gradient by the filter.

@@ -7,6 +7,7 @@ mod lanes;
 mod softmax;
 mod xent;
 
+pub(crate) use softmax::softmax_in_place;
 pub use softmax::{log_softmax, softmax};
 pub use xent::{softmax_cross_entropy, sparse_softmax_cross_entropy};
 

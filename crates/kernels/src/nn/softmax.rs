@@ -46,6 +46,15 @@ fn by_type<const LOG: bool>(isa: Isa, data_type: DataType, rows: u64, classes: u
     Ok(Prepared { chunks: cut.pieces(), scratch: 0, per_worker: 0, cost, in_place: vec![(0, 0)], kernel })
 }
 
+/// The softmax of each of `rows` rows of `classes` floats, in place.
+///
+/// # Safety
+/// The processor has the instruction set. So many floats are there, which no other thread uses.
+pub(crate) unsafe fn softmax_in_place(isa: Isa, floats: *mut f32, rows: usize, classes: usize) {
+    // SAFETY: the caller's promise.
+    unsafe { isa.run(SoftmaxPiece::<f32, false> { classes, rows: 0..rows, from: floats, to: floats }) };
+}
+
 #[derive(Debug)]
 struct Softmax<T, const LOG: bool> {
     classes: usize,

@@ -13,7 +13,7 @@ use crate::element::InFloats;
 use crate::expr::{Bases, Chain, Changes, Functions, Link, TileProgram, elements};
 use crate::narrow::cast;
 use crate::packing::{Order, Packing, packing, panels_of, part};
-use crate::simd::Isa;
+use crate::simd::{Isa, fetch_ahead};
 use plimsoll_request::anchor::Epilogue;
 use plimsoll_request::product::ProductSpec;
 
@@ -90,7 +90,7 @@ enum Left {
     Columns,
 }
 
-struct Blocked<E> {
+pub(super) struct Blocked<E> {
     sides: Sides,
     code: &'static Code,
     packing: Packing<E>,
@@ -133,6 +133,9 @@ impl<E> std::fmt::Debug for Blocked<E> {
     }
 }
 
+/// Bytes of a matrix that are asked for while another one is multiplied.
+const FETCHED: usize = 64 << 10;
+
 /// Columns and rows of a piece whose operands are widened, at most: the copies and the results stay in the second cache.
 const WIDENED_COLUMNS: usize = 256;
 const WIDENED_ROWS: usize = 256;
@@ -142,6 +145,14 @@ pub(crate) fn reads_panels(isa: Isa, spec: &ProductSpec) -> bool {
     spec.batch == 1 && spec.places.is_none() && !spec.transpose_b && panels_of(isa, spec.n).is_some()
 }
 
+/// What a product takes, beside its code.
+pub(super) struct Takes {
+    pub chunks: u32,
+    pub per_worker: usize,
+    pub cost: Cost,
+    pub in_place: Vec<(usize, usize)>,
+}
+
 pub(super) fn prepare<E: InFloats>(
     isa: Isa,
     spec: ProductSpec,
@@ -149,6 +160,21 @@ pub(super) fn prepare<E: InFloats>(
     tuning: Tuning,
     order: Order,
 ) -> Result<Prepared> {
+    let (kernel, Takes { chunks, per_worker, cost, in_place }) = blocked::<E>(isa, spec, epilogue, tuning, order)?;
+    Ok(Prepared { chunks, scratch: 0, per_worker: per_worker as u64, cost, in_place, kernel: Arc::new(kernel) })
+}
+
+/// A product as [`prepare`] makes it a kernel.
+///
+/// # Errors
+/// As there.
+pub(super) fn blocked<E: InFloats>(
+    isa: Isa,
+    spec: ProductSpec,
+    epilogue: Option<Epilogue>,
+    tuning: Tuning,
+    order: Order,
+) -> Result<(Blocked<E>, Takes)> {
     let is_widened = E::TYPE != DataType::Float;
     let sides = sides(&spec)?;
     let code = code(isa);
@@ -259,7 +285,7 @@ pub(super) fn prepare<E: InFloats>(
         a_place,
         c_place,
     };
-    Ok(Prepared { chunks, scratch: 0, per_worker: per_worker as u64, cost, in_place, kernel: Arc::new(kernel) })
+    Ok((kernel, Takes { chunks, per_worker, cost, in_place }))
 }
 
 struct Cut {
@@ -347,6 +373,9 @@ impl<E: InFloats> CpuKernel for Blocked<E> {
                 Some(panels) => panels[0].start..panels[panels.len() - 1].end,
                 None => column_piece * self.columns..((column_piece + 1) * self.columns).min(self.sides.n),
             };
+            if piece == 0 {
+                (0..2).for_each(|side| self.fetch(matrix + 1, side, args));
+            }
             // SAFETY: the pieces are within the matrices, whose sizes the caller of `CpuKernel::run` answers for.
             unsafe { self.piece(matrix, rows, columns, args)? };
         }
@@ -362,7 +391,42 @@ struct Target {
 }
 
 impl<E: InFloats> Blocked<E> {
-    unsafe fn piece(&self, matrix: usize, rows: Range<usize>, columns: Range<usize>, args: &Args<'_>) -> Result<(), Fault> {
+    /// Asks for a side of one of the products, 0 for A and 1 for B, whose rows lie apart: no processor sees where the next one is.
+    pub(super) fn fetch(&self, matrix: usize, side: usize, args: &Args<'_>) {
+        let Sides { m, n, k, a, b, b_transposed, .. } = self.sides;
+        let (argument, rows, row, distance) = match side {
+            0 if a.2 == 1 => (a.0, m, k, a.1),
+            0 => (a.0, k, m, a.2),
+            _ if b_transposed => (b.0, n, k, b.1),
+            _ => (b.0, k, n, b.1),
+        };
+        let bytes = size_of::<E>() * rows * row;
+        if matrix >= self.batch || distance <= row || bytes > FETCHED {
+            return;
+        }
+        let start = args.pointers[argument].cast::<E>().cast_const().wrapping_add(self.sides.matrices.of(matrix)[argument]);
+        for number in 0..rows {
+            for at in (0..row).step_by(64 / size_of::<E>()) {
+                fetch_ahead(start.wrapping_add(number * distance + at).cast());
+            }
+        }
+    }
+
+    /// Whether rows of the product are rows of pieces.
+    pub(super) fn is_by_rows(&self, spec: &ProductSpec) -> bool {
+        (self.sides.m as u64, self.sides.n as u64) == (spec.m, spec.n) && !self.sides.is_dot()
+    }
+
+    /// The most rows of a piece.
+    pub(super) fn most_rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Computes these rows and columns of one of the products.
+    ///
+    /// # Safety
+    /// As [`CpuKernel::run`]; no more rows and columns than a piece has.
+    pub(super) unsafe fn piece(&self, matrix: usize, rows: Range<usize>, columns: Range<usize>, args: &Args<'_>) -> Result<(), Fault> {
         let Sides { n, a, b, c_row, .. } = self.sides;
         let places = self.sides.matrices.of(matrix);
         let a_matrix = args.pointers[a.0].cast::<E>().cast_const().wrapping_add(places[a.0]);
@@ -378,7 +442,7 @@ impl<E: InFloats> Blocked<E> {
             }
             let Some(program) = &self.epilogue else {
                 // Of floats: results of other types have an expression that rounds them.
-                let c = Target { start: args.pointers[2].cast::<f32>().add(first), row: c_row, first };
+                let c = Target { start: args.pointers[2].cast::<f32>().wrapping_add(first), row: c_row, first };
                 self.compute(a_matrix, b_matrix, rows, columns, &c, &[], args.worker);
                 return Ok(());
             };

@@ -1,6 +1,7 @@
 //! Products of matrices, row-major. For `f32` a kernel of our own packs operands where it must, and applies an expression to the
 //! result while it is in the cache. Floats of two bytes take the same kernel: packing widens them. Other types have plain loops.
 
+mod attention;
 mod blocked;
 mod generic;
 mod matrices;
@@ -16,6 +17,7 @@ use crate::simd::Isa;
 use plimsoll_request::anchor::Epilogue;
 use plimsoll_request::product::ProductSpec;
 
+pub use attention::attention;
 pub use blocked::Tuning;
 pub(crate) use blocked::reads_panels;
 pub use generic::product_generic;

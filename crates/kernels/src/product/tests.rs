@@ -1,5 +1,7 @@
 //! Tests of the products against plain loops: every instruction set, any cut, with and without an epilogue.
 
+mod attention;
+
 use std::ops::Range;
 
 use plimsoll_base::{Bf16, Code, DataType, F16};

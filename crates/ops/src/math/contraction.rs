@@ -39,7 +39,7 @@ pub(crate) fn contract(recipe: &mut Recipe, operands: [Labelled; 2], out: &[usiz
     // Each turn copies an operand, or leaves the result to be copied.
     for _ in 0..4 {
         let groups = Groups::new(&a, &b, &kept, sizes);
-        match groups.fit(&a, &b, &result, sizes) {
+        match groups.fit(&a.strides, &b.strides, &result, sizes) {
             Ok(spec) => {
                 let anchor = Anchor::Product(a.tensor.data_type(), spec);
                 let inputs = [a.tensor.clone(), b.tensor.clone()];
@@ -145,7 +145,7 @@ enum Misfit {
     C,
 }
 
-/// What the labels are to a product of matrices.
+/// What the labels, outermost first, are to a product of matrices.
 struct Groups {
     batch: Vec<usize>,
     rows: Vec<usize>,
@@ -153,6 +153,14 @@ struct Groups {
     terms: Vec<usize>,
     /// Whether the operands have the terms in this order, one behind the other.
     terms_fit: [bool; 2],
+}
+
+/// The product of matrices whose batch, rows, columns and terms are these labels, outermost first, and that are read and written where
+/// they lie: `strides` are the distances along each label in A, B and C. None where no product can do that.
+pub(crate) fn product_of([batch, rows, columns, terms]: [Vec<usize>; 4], strides: [&[u64]; 3], sizes: &[u64]) -> Option<ProductSpec> {
+    let [a, b, c] = strides;
+    let terms_fit = [a, b].map(|strides| is_chain(&terms, strides, sizes));
+    Groups { batch, rows, columns, terms, terms_fit }.fit(a, b, c, sizes).ok()
 }
 
 /// Whether the labels, outermost first, are one dimension.
@@ -181,8 +189,8 @@ impl Groups {
         Groups { batch: pick(true, true), rows: pick(true, false), columns: pick(false, true), terms, terms_fit }
     }
 
-    /// The product, if the matrices can be read and written where they lie.
-    fn fit(&self, a: &Side, b: &Side, c: &[u64], sizes: &[u64]) -> std::result::Result<ProductSpec, Misfit> {
+    /// The product, if the matrices can be read and written where they lie: `a`, `b` and `c` are the distances along each label.
+    fn fit(&self, a: &[u64], b: &[u64], c: &[u64], sizes: &[u64]) -> std::result::Result<ProductSpec, Misfit> {
         for (fits, misfit) in self.terms_fit.into_iter().zip([Misfit::A, Misfit::B]) {
             if !fits {
                 return Err(misfit);
@@ -196,19 +204,19 @@ impl Groups {
             };
             (1..labels.len()).rev().find(breaks).unwrap_or(0)
         };
-        let (row, column) = (inner(&self.rows, &a.strides), inner(&self.columns, &b.strides));
+        let (row, column) = (inner(&self.rows, a), inner(&self.columns, b));
         let size = |labels: &[usize]| labels.iter().fold(1u64, |size, label| size.saturating_mul(sizes[*label]));
         let (m, n, k) = (size(&self.rows[row..]), size(&self.columns[column..]), size(&self.terms));
         for (labels, first, least, made, operand, misfit) in
             [(&self.rows, row, ROWS, m, a, Misfit::A), (&self.columns, column, COLUMNS, n, b, Misfit::B)]
         {
             if first > 0 && made < least {
-                return Err(if is_chain(labels, &operand.strides, sizes) { Misfit::C } else { misfit });
+                return Err(if is_chain(labels, operand, sizes) { Misfit::C } else { misfit });
             }
         }
         let distance = |labels: &[usize], strides: &[u64]| labels.last().map_or(0, |label| strides[*label]);
-        let (a_row, a_term) = (distance(&self.rows[row..], &a.strides), distance(&self.terms, &a.strides));
-        let (b_term, b_column) = (distance(&self.terms, &b.strides), distance(&self.columns[column..], &b.strides));
+        let (a_row, a_term) = (distance(&self.rows[row..], a), distance(&self.terms, a));
+        let (b_term, b_column) = (distance(&self.terms, b), distance(&self.columns[column..], b));
         let (c_row, c_column) = (distance(&self.rows[row..], c), distance(&self.columns[column..], c));
         if n > 1 && c_column != 1 {
             return Err(Misfit::C);
@@ -221,7 +229,7 @@ impl Groups {
             return Err(Misfit::B);
         }
         let outside = [&self.batch[..], &self.rows[..row], &self.columns[..column]].concat();
-        let Some((sizes, [a_matrix, b_matrix, c_matrix])) = merged(outside, [&a.strides, &b.strides, c], sizes) else {
+        let Some((sizes, [a_matrix, b_matrix, c_matrix])) = merged(outside, [a, b, c], sizes) else {
             return Err(self.scattered(a, c, sizes));
         };
         let places = Places {
@@ -235,11 +243,11 @@ impl Groups {
     }
 
     /// The tensor that has to be in another order where products are numbered by too many dimensions.
-    fn scattered(&self, a: &Side, c: &[u64], sizes: &[u64]) -> Misfit {
+    fn scattered(&self, a: &[u64], c: &[u64], sizes: &[u64]) -> Misfit {
         let is_scattered = |groups: &[&[usize]], strides: &[u64]| groups.iter().any(|labels| !is_chain(labels, strides, sizes));
         if is_scattered(&[&self.batch, &self.rows, &self.columns], c) {
             Misfit::C
-        } else if is_scattered(&[&self.batch, &self.rows], &a.strides) {
+        } else if is_scattered(&[&self.batch, &self.rows], a) {
             Misfit::A
         } else {
             Misfit::B

@@ -29,7 +29,7 @@ pub mod unary;
 pub mod unary_grad;
 
 /// The fusions of this family, in the order in which they are tried.
-pub const FUSIONS: &[&[Fusion]] = &[reduction::FUSIONS];
+pub const FUSIONS: &[&[Fusion]] = &[batch_matmul::FUSIONS, reduction::FUSIONS];
 
 /// The rules of this family.
 pub const RULES: &[&[OpRules]] = &[

@@ -27,7 +27,7 @@ mod window;
 pub(crate) use window::taken_over;
 
 /// The fusions of this family, in the order in which they are tried.
-pub const FUSIONS: &[&[Fusion]] = &[max_pool::FUSIONS, bias::FUSIONS, conv::FUSIONS, fused_batch_norm::FUSIONS];
+pub const FUSIONS: &[&[Fusion]] = &[max_pool::FUSIONS, bias::FUSIONS, conv::FUSIONS, fused_batch_norm::FUSIONS, softmax::FUSIONS];
 
 /// The rules of this family.
 pub const RULES: &[&[OpRules]] = &[

@@ -35,3 +35,4 @@ mod spill;
 mod stages;
 mod stats;
 mod transfers;
+mod transposed;

@@ -1,5 +1,7 @@
 //! BatchMatMulV3, BatchMatMulV2 and BatchMatMul: products of matrices in pairs, the leading dimensions broadcasting.
 
+mod fusion;
+
 use plimsoll_base::{DataType, Error, Result};
 use plimsoll_graph::{AttrValue, AttrsExt, NodeId, Output, PartialShape};
 use plimsoll_request::expr::ExprBuilder;
@@ -12,6 +14,8 @@ use crate::math::product::{in_parts, product};
 use crate::recipe::Ingredient;
 use crate::registry::Gradient;
 use crate::{GraphBuilder, InferCx, KernelCx, Lower, OpRules, Recipe};
+
+pub use fusion::FUSIONS;
 
 /// The rules of BatchMatMulV3, BatchMatMulV2 and BatchMatMul.
 pub const RULES: &[OpRules] = &[

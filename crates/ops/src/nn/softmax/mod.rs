@@ -1,5 +1,7 @@
 //! Softmax and LogSoftmax over the last dimension.
 
+mod fusion;
+
 use plimsoll_base::Result;
 use plimsoll_graph::{NodeId, Output};
 use plimsoll_request::KernelRequest;
@@ -8,6 +10,8 @@ use plimsoll_request::nn::Nn;
 use crate::gradient::{Grad, from_one};
 use crate::registry::Gradient;
 use crate::{Call, GraphBuilder, InferCx, KernelCx, Lower, OpRules};
+
+pub use fusion::FUSIONS;
 
 /// The rules of Softmax and LogSoftmax.
 pub const RULES: &[OpRules] = &[
