@@ -1,13 +1,14 @@
-//! Placing large graphs by predicted time: user seconds for sessions that are placed by TensorFlow's rules and planned, and by
+//! Placing large graphs by predicted time: seconds and user seconds for sessions that are placed by TensorFlow's rules and planned, and by
 //! `--placement auto`, with the milliseconds of a step by both.
 //!
-//!     cargo run --release --manifest-path bench/Cargo.toml --bin auto -- [--write FOLDER] [NODES…]
+//!     cargo run --release --manifest-path bench/Cargo.toml --bin auto -- [--write FOLDER] [NAMES…] [NODES…]
 //!
 //! Graphs of 10,000 and 50,000 nodes, if nothing else is said, on four simulated cards: products and elementwise nodes at random, and
 //! recurrent networks of two layers, unrolled; and of a tenth of the nodes, one loop and eight loops. Written graphs are for `plimsoll plan FOLDER/NAME.pb --fetch y --sim-gpus 4x4GiB,speed=1
 //! --placement auto`; unrolled ones read variables, which `--init init` sets.
 
 use std::collections::VecDeque;
+use std::time::Instant;
 
 use plimsoll::{DataType, Devices, Options, PlacementMode, Signature};
 use plimsoll_base::Random;
@@ -22,14 +23,21 @@ const WIDTH: u64 = 512;
 fn main() -> plimsoll::Result<()> {
     let mut words: Vec<String> = std::env::args().skip(1).collect();
     let folder = words.iter().position(|word| word == "--write").map(|at| words.drain(at..at + 2).nth(1).expect("a folder"));
-    let mut counts: Vec<usize> = words.iter().map(|word| word.parse().expect("a number of nodes")).collect();
+    let (counts, names): (Vec<String>, Vec<String>) = words.into_iter().partition(|word| word.parse::<usize>().is_ok());
+    let mut counts: Vec<usize> = counts.iter().filter_map(|word| word.parse().ok()).collect();
     if counts.is_empty() {
         counts = vec![10_000, 50_000];
     }
-    println!("{:10} {:>8} {:>12} {:>10} {:>12} {:>10}", "graph", "nodes", "tensorflow s", "step ms", "auto s", "step ms");
+    println!(
+        "{:10} {:>8} {:>12} {:>7} {:>9} {:>7} {:>7} {:>9}",
+        "graph", "nodes", "tensorflow s", "user s", "step ms", "auto s", "user s", "step ms"
+    );
     for count in counts {
         let loops = [("loop", looped(count / 10, 1)), ("loops", looped(count / 10, 8))];
         for (name, made) in [("random", random(count)), ("unrolled", unrolled(count))].into_iter().chain(loops) {
+            if !names.is_empty() && !names.iter().any(|wanted| wanted == name) {
+                continue;
+            }
             let def = GraphDef { nodes: made, ..GraphDef::default() };
             if let Some(folder) = &folder {
                 std::fs::write(format!("{folder}/{name}{count}.pb"), write_graph_def(&def)).expect("the graph can be written");
@@ -37,8 +45,9 @@ fn main() -> plimsoll::Result<()> {
             let nodes = def.nodes.len();
             let mut line = format!("{name:10} {nodes:8}");
             for mode in [PlacementMode::TensorFlow, PlacementMode::Auto] {
-                let (seconds, step) = placed(def.clone(), mode)?;
-                line += &format!(" {seconds:12.2} {:10.3}", step * 1e3);
+                let Seconds { wall, user, step } = placed(def.clone(), mode)?;
+                let width = if mode == PlacementMode::Auto { 7 } else { 12 };
+                line += &format!(" {wall:width$.2} {user:7.2} {:9.3}", step * 1e3);
             }
             println!("{line}");
         }
@@ -46,17 +55,23 @@ fn main() -> plimsoll::Result<()> {
     Ok(())
 }
 
-/// User seconds from a graph to the plan of a step, and the predicted seconds of that step.
-fn placed(def: GraphDef, mode: PlacementMode) -> plimsoll::Result<(f64, f64)> {
+/// Seconds and user seconds from a graph to the plan of a step, and the predicted seconds of that step.
+struct Seconds {
+    wall: f64,
+    user: f64,
+    step: f64,
+}
+
+fn placed(def: GraphDef, mode: PlacementMode) -> plimsoll::Result<Seconds> {
     let devices = Devices::open(&Options::new().sim_gpus("4x4GiB,speed=1").placement(mode))?;
     let registry = Registry::standard(std::sync::Arc::new(CpuKernels));
     let step = Signature { fetches: vec!["y".into()], ..Signature::default() };
-    let start = user_seconds();
+    let (now, start) = (Instant::now(), user_seconds());
     let session = devices.session(Graph::resolve(def, registry.table())?)?;
     let placed = devices.place(&session, std::slice::from_ref(&step), &[])?;
     let plan = placed.session.plan_signature(&step)?;
-    let seconds = user_seconds() - start;
-    Ok((seconds, plan.predicted_seconds().unwrap_or(f64::NAN)))
+    let (wall, user) = (now.elapsed().as_secs_f64(), user_seconds() - start);
+    Ok(Seconds { wall, user, step: plan.predicted_seconds().unwrap_or(f64::NAN) })
 }
 
 fn user_seconds() -> f64 {

@@ -47,6 +47,7 @@ mod prepare;
 mod report;
 mod request;
 mod select;
+mod side_by_side;
 mod soften;
 mod text;
 mod traffic;

@@ -9,11 +9,15 @@ use plimsoll_graph::id::Id;
 use plimsoll_memory::layout;
 
 use crate::Request;
-use crate::evaluate::evaluate;
-use crate::lir::{Home, Lir, RegionId, ValueId, WorkId};
+use crate::evaluate::{Evaluation, evaluate};
+use crate::lir::{Followers, Home, Lir, RegionId, ValueId, WorkId};
 use crate::live::{Arena, Live};
 use crate::plan::DeviceId;
 use crate::prepare::prepare;
+use crate::side_by_side::both;
+
+/// Orders of more works are rated at once.
+const MANY: usize = 2000;
 
 /// Prepares the works and puts them in order.
 ///
@@ -22,11 +26,17 @@ use crate::prepare::prepare;
 pub(crate) fn order(request: &Request<'_>, lir: &mut Lir) -> Result<()> {
     prepare_all(request, lir)?;
     let as_written = lir.topological()?;
-    let candidates = [eager(lir, &as_written), as_written];
-    let schedules = candidates.into_iter().map(|order| (evaluate(lir, request.devices, &order), order));
-    // Of equal ones the later, the order as written, stays.
-    let best = schedules.reduce(|best, other| if best.0.is_better_than(&other.0) { best } else { other });
-    lir.region_mut().works = best.map(|(_, order)| order).unwrap_or_default();
+    let (rated, (other, eager)) = {
+        let (lir, devices) = (&*lir, request.devices);
+        let of_written = || evaluate(lir, devices, &as_written);
+        let of_eager = || -> (Evaluation, Vec<WorkId>) {
+            let order = eager(lir, &as_written);
+            (evaluate(lir, devices, &order), order)
+        };
+        if as_written.len() < MANY { (of_written(), of_eager()) } else { both(of_written, of_eager) }
+    };
+    // Of equal ones the order as written stays.
+    lir.region_mut().works = if other.is_better_than(&rated) { eager } else { as_written };
     lir.region_mut().arena = taken(lir, request.devices);
     Ok(())
 }
@@ -68,16 +78,10 @@ const LOOK_AHEAD: usize = 64;
 fn eager(lir: &Lir, as_written: &[WorkId]) -> Vec<WorkId> {
     let definitions = lir.definitions();
     let mut position: IdVec<WorkId, usize> = IdVec::filled(0, lir.works.len());
-    let mut waiting: IdVec<WorkId, usize> = IdVec::filled(0, lir.works.len());
-    let mut followers: IdVec<WorkId, Vec<WorkId>> = IdVec::filled(Vec::new(), lir.works.len());
+    as_written.iter().enumerate().for_each(|(index, id)| position[*id] = index);
+    let mut followers = Followers::new(lir, as_written, &definitions);
+    let mut waiting = std::mem::take(&mut followers.waiting);
     let mut growth = Growth::new(lir);
-    for (index, &id) in as_written.iter().enumerate() {
-        position[id] = index;
-        for before in lir.predecessors(&lir.works[id], &definitions) {
-            waiting[id] += 1;
-            followers[before].push(id);
-        }
-    }
     let mut ready: BTreeSet<(usize, WorkId)> = as_written.iter().filter(|id| waiting[**id] == 0).map(|id| (position[*id], *id)).collect();
     // Those of them that free as much as they take.
     let mut freeing: BTreeSet<(usize, WorkId)> = ready.iter().copied().filter(|(_, id)| growth.of[*id] <= 0).collect();
@@ -93,7 +97,7 @@ fn eager(lir: &Lir, as_written: &[WorkId]) -> Vec<WorkId> {
                 freeing.insert((position[id], id));
             }
         });
-        for &follower in &followers[next.1] {
+        for &follower in followers.of(next.1) {
             waiting[follower] -= 1;
             if waiting[follower] == 0 {
                 ready.insert((position[follower], follower));

@@ -2,8 +2,9 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
-use plimsoll_base::{Code, Error, Result};
+use plimsoll_base::{Bytes, Code, Error, Result};
 
 use crate::fit::Fitting;
 use crate::infer::{Pruned, prune_and_infer};
@@ -121,14 +122,39 @@ pub fn plan(request: &Request<'_>) -> Result<Plan> {
 /// # Errors
 /// As [`plan`]; the error of `check`.
 pub fn plan_until(request: &Request<'_>, check: &Check<'_>) -> Result<Plan> {
-    let pruned = prune(request)?;
-    let ordered = lir_after(request, &pruned, Pass::Order, check)?;
+    let known = request.lines.searches.as_ref().and_then(|searches| searches.take_ordered(request));
+    let ordered = match known {
+        Some(ordered) => Arc::unwrap_or_clone(ordered),
+        None => lir_at_until(request, Pass::Order, check)?,
+    };
     let floors = fit::floors(request, &ordered)?;
+    packed(request, ordered, &floors, check)
+}
+
+/// The plan of an attempt to place a run, and its works in order. Nothing is found out about what its devices need at least. `fused` is
+/// the LIR after [`Pass::Fuse`], where that is known.
+///
+/// # Errors
+/// As [`plan`].
+pub(crate) fn attempted(request: &Request<'_>, fused: Option<Lir>) -> Result<(Plan, Arc<Lir>)> {
+    let ordered = match fused {
+        Some(mut fused) => {
+            go_through(request, &mut fused, |pass| pass > Pass::Fuse, &go_on)?;
+            fused
+        }
+        None => lir_at(request, Pass::Order)?,
+    };
+    let ordered = Arc::new(ordered);
+    Ok((packed(request, Lir::clone(&ordered), &[], &go_on)?, ordered))
+}
+
+/// The plan of works in order.
+fn packed(request: &Request<'_>, ordered: Lir, floors: &[Bytes], check: &Check<'_>) -> Result<Plan> {
     let (lir, fitting) = fitted(request, ordered, check)?;
     check()?;
-    let plan = pack::pack(request, lir, &floors, fitting)?;
+    let plan = pack::pack(request, lir, floors, fitting)?;
     if cfg!(debug_assertions) {
-        check_plan(request, &pruned, &plan)?;
+        check_plan(request, &prune(request)?, &plan)?;
     }
     Ok(plan)
 }
@@ -152,7 +178,11 @@ pub(crate) fn lir_of(request: &Request<'_>) -> Result<Lir> {
 
 /// The LIR after a pass.
 pub(crate) fn lir_at(request: &Request<'_>, last: Pass) -> Result<Lir> {
-    lir_after(request, &prune(request)?, last, &go_on)
+    lir_at_until(request, last, &go_on)
+}
+
+fn lir_at_until(request: &Request<'_>, last: Pass, check: &Check<'_>) -> Result<Lir> {
+    lir_after(request, &prune(request)?, last, check)
 }
 
 /// The LIR after a pass, and after a later one.

@@ -39,15 +39,19 @@ impl Prepare {
 ///
 /// # Errors
 /// The errors of the device's library; UNIMPLEMENTED where no variant has these numerics.
-pub(crate) fn choose(request: &Request<'_>, device: DeviceId, kernel: &KernelRequest) -> Result<Variant> {
-    choose_laid_out(request, device, kernel, &[])
+pub(crate) fn choose(request: &Request<'_>, device: DeviceId, kernel: &KernelRequest) -> Result<Arc<Variant>> {
+    let choose = || choose_laid_out(request, device, kernel, &[]);
+    match &request.lines.searches {
+        Some(searches) => Ok(searches.answer(device, kernel, choose)?.1),
+        None => choose(),
+    }
 }
 
 /// As [`choose`], where some arguments may be read in panels: if a variant of the same numerics does, it takes no more time.
 ///
 /// # Errors
 /// As [`choose`].
-pub(crate) fn choose_laid_out(request: &Request<'_>, device: DeviceId, kernel: &KernelRequest, may_be: &[LaidOut]) -> Result<Variant> {
+pub(crate) fn choose_laid_out(request: &Request<'_>, device: DeviceId, kernel: &KernelRequest, may_be: &[LaidOut]) -> Result<Arc<Variant>> {
     let spec = &request.devices[device.index()];
     let library = request.libraries[device.index()];
     let variants_of = |kernel: &KernelRequest| -> Result<Vec<Variant>> {
@@ -64,10 +68,10 @@ pub(crate) fn choose_laid_out(request: &Request<'_>, device: DeviceId, kernel: &
     for laid_out in may_be {
         let variants = library.laid_out(spec, kernel, *laid_out)?;
         if let Some(best) = best(variants.into_iter().filter(|variant| !variant.steps.is_empty()).collect()) {
-            return Ok(best);
+            return Ok(Arc::new(best));
         }
     }
-    best(variants).ok_or_else(|| Error::unimplemented(format!("{} has no kernel for it", spec.name)))
+    best(variants).map(Arc::new).ok_or_else(|| Error::unimplemented(format!("{} has no kernel for it", spec.name)))
 }
 
 /// Whether a device has a kernel for a request.
@@ -80,9 +84,16 @@ pub(crate) fn answers(request: &Request<'_>, device: DeviceId, kernel: &KernelRe
 /// # Errors
 /// As [`choose`]; INTERNAL where the variant has several steps.
 pub(crate) fn choose_one(request: &Request<'_>, device: DeviceId, kernel: KernelRequest) -> Result<KernelCall> {
-    let variant = choose(request, device, &kernel)?;
+    let choose = || choose_laid_out(request, device, &kernel, &[]);
+    let (asked, variant) = match &request.lines.searches {
+        Some(searches) => searches.answer(device, &kernel, choose)?,
+        None => {
+            let variant = choose()?;
+            (Arc::new(kernel), variant)
+        }
+    };
     match variant.steps.len() {
-        1 => Ok(KernelCall { request: Arc::new(kernel), variant: Arc::new(variant), step: 0 }),
+        1 => Ok(KernelCall { request: asked, variant, step: 0 }),
         steps => Err(Error::internal(format!("{} computes in {steps} steps what has to be one", variant.name))),
     }
 }

@@ -9,7 +9,7 @@ use plimsoll_request::KernelRequest;
 use crate::Request;
 use crate::lir::{Arg, ConstantId, Home, Lir, ValueId, View, Work, WorkId, WorkKind};
 use crate::plan::DeviceId;
-use crate::prepare::{choose_laid_out, request_of};
+use crate::prepare::{choose, choose_laid_out, request_of};
 
 /// Replaces requests by the steps of their variants.
 ///
@@ -50,7 +50,7 @@ pub(crate) fn select(request: &Request<'_>, lir: &mut Lir) -> Result<()> {
 /// # Errors
 /// As [`choose`]; UNIMPLEMENTED where a variable has to change in place and does not. INTERNAL where one kernel has to compute the
 /// request and several do.
-pub(crate) fn answer(request: &Request<'_>, device: DeviceId, asked: &KernelRequest, args: &[Arg], work: &Work) -> Result<Variant> {
+pub(crate) fn answer(request: &Request<'_>, device: DeviceId, asked: &KernelRequest, args: &[Arg], work: &Work) -> Result<Arc<Variant>> {
     answer_laid_out(request, device, asked, args, work, &[])
 }
 
@@ -62,8 +62,8 @@ fn answer_laid_out(
     args: &[Arg],
     work: &Work,
     may_be: &[LaidOut],
-) -> Result<Variant> {
-    let variant = choose_laid_out(request, device, asked, may_be)?;
+) -> Result<Arc<Variant>> {
+    let variant = if may_be.is_empty() { choose(request, device, asked)? } else { choose_laid_out(request, device, asked, may_be)? };
     if *args == Arg::all(work.inputs.len(), work.outputs.len()) {
         return Ok(variant);
     }
@@ -111,7 +111,7 @@ impl Held {
 struct Steps {
     asked: Arc<KernelRequest>,
     args: Vec<Arg>,
-    variant: Variant,
+    variant: Arc<Variant>,
 }
 
 /// What a step does with an argument.
@@ -124,7 +124,8 @@ impl Steps {
     /// Puts the steps in the place of the work. The last step keeps its id: works that wait for it wait for all steps.
     fn replace(self, lir: &mut Lir, id: WorkId) -> Result<()> {
         let Steps { asked, args, variant } = self;
-        let variant = Arc::new(variant);
+        // The steps of one work are told from those of others by their variant.
+        let variant = if variant.steps.len() > 1 { Arc::new(Variant::clone(&variant)) } else { variant };
         let whole = lir.works[id].clone();
         let call = |number: usize| KernelCall { request: Arc::clone(&asked), variant: Arc::clone(&variant), step: number as u32 };
         let is_plain = args == Arg::all(whole.inputs.len(), whole.outputs.len());

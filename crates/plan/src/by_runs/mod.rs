@@ -56,11 +56,11 @@ pub struct PlaceRequest<'a> {
     /// The bytes of each device that others take at the same time, beside the device's own overhead.
     pub taken: &'a [Bytes],
     /// The graph that a plan of a run is made of: this one, or one with the same nodes ([`crate::Freeze::rewired`]).
-    pub graph_for: &'a dyn Fn(&Signature) -> &'a Graph,
+    pub graph_for: &'a (dyn Fn(&Signature) -> &'a Graph + Sync),
     /// Nodes that are on the device of another, whatever the placer says of them.
     pub beside: &'a [(NodeId, NodeId)],
     /// Says of a plan that was made with a placement what only its session knows: which values are in files, and what runs before.
-    pub complete: &'a dyn Fn(Plan, &Placement) -> Result<Plan>,
+    pub complete: &'a (dyn Fn(Plan, &Placement) -> Result<Plan> + Sync),
     /// Whether plans may be made to fit where nothing fits as it is: see [`crate::Lines`]. First fit does not.
     pub fit: bool,
     /// Where what searches of plans find is kept.

@@ -1,12 +1,14 @@
 //! What a placement takes: the plans of all runs, made with it.
 
+use std::sync::Arc;
+
 use plimsoll_base::{Bytes, Error, Result, Shortage};
 
 use super::{Fitted, How, PlaceRequest, Tried};
 use crate::fit::Lines;
 use crate::footprint::Footprint;
+use crate::lir::Lir;
 use crate::place::Placement;
-use crate::plan::Plan;
 use crate::request::{Request, Signature};
 
 /// Plans all runs with a placement, under lines where devices may hold so much at most.
@@ -14,11 +16,30 @@ use crate::request::{Request, Signature};
 /// # Errors
 /// The errors of [`crate::plan()`].
 pub(super) fn attempt(request: &PlaceRequest<'_>, placement: Placement, how: How, most: Vec<Option<Bytes>>) -> Result<Fitted> {
+    Ok(attempt_from(request, placement, how, most, None)?.0)
+}
+
+/// As [`attempt`], where the last run's works may be known as [`Pass::Fuse`](crate::Pass::Fuse) leaves them with this placement. Also that run's works in order; none
+/// where there are no runs.
+///
+/// # Errors
+/// As [`attempt`].
+pub(super) fn attempt_from(
+    request: &PlaceRequest<'_>,
+    placement: Placement,
+    how: How,
+    most: Vec<Option<Bytes>>,
+    mut fused: Option<Lir>,
+) -> Result<(Fitted, Option<Arc<Lir>>)> {
     let lines = request.lines(most);
     let mut footprint = Footprint::new(request.devices);
     let (mut seconds, mut interval, mut moved, mut is_fitted) = (0.0, 0.0, Bytes::ZERO, false);
-    for run in request.runs {
-        let plan = plan(request, &placement, run, &lines)?;
+    let mut ordered = None;
+    for (number, run) in (1..).zip(request.runs) {
+        let fused = if number == request.runs.len() { fused.take() } else { None };
+        let (plan, works) = crate::passes::attempted(&plan_request(request, &placement, run, &lines), fused)?;
+        let plan = (request.complete)(plan, &placement)?;
+        ordered = Some(works);
         footprint.add(&plan);
         (seconds, interval, moved) = (plan.seconds, plan.interval(request.devices), plan.moved_bytes());
         is_fitted |= plan.fitting.is_some();
@@ -27,12 +48,7 @@ pub(super) fn attempt(request: &PlaceRequest<'_>, placement: Placement, how: How
     let needs = needs
         .map(|(index, (need, spec))| (spec.name.short(), need.peak - spec.overhead, request.left(index).map(|left| left - spec.overhead)));
     let tried = Tried { how, needs: needs.collect(), seconds, interval, moved, is_fitted };
-    Ok(Fitted { placement, footprint, tried: vec![tried], least: None, compared: Vec::new() })
-}
-
-fn plan(request: &PlaceRequest<'_>, placement: &Placement, run: &Signature, lines: &Lines) -> Result<Plan> {
-    let plan = crate::plan(&plan_request(request, placement, run, lines))?;
-    (request.complete)(plan, placement)
+    Ok((Fitted { placement, footprint, tried: vec![tried], least: None, compared: Vec::new() }, ordered))
 }
 
 /// The request of a run's plan.

@@ -9,6 +9,10 @@ use super::PlaceRequest;
 use super::units::Units;
 use crate::place::{PlaceOptions, Placement, Why, place};
 use crate::plan::DeviceId;
+use crate::side_by_side::both;
+
+/// Placements of more nodes are made at once.
+const MANY: usize = 2000;
 
 /// For each device the placement in which it comes first.
 pub(super) struct Wholes {
@@ -32,7 +36,10 @@ impl Wholes {
             let options = PlaceOptions { default_device: Some(device), ..request.options.clone() };
             Ok((device, place(request.graph, request.registry, request.devices, &options)?))
         };
-        let of = candidates.into_iter().map(whole).collect::<Result<Vec<_>>>()?;
+        let all = |devices: &[DeviceId]| devices.iter().map(|device| whole(*device)).collect::<Result<Vec<_>>>();
+        let (some, others) = candidates.split_at(candidates.len() / 2);
+        let (some, others) = if request.graph.nodes().len() < MANY { (all(some), all(others)) } else { both(|| all(some), || all(others)) };
+        let of: Vec<(DeviceId, Placement)> = some?.into_iter().chain(others?).collect();
         let placements: Vec<&Placement> = of.iter().map(|(_, placement)| placement).collect();
         let (units, runs) = Units::new(request, &placements);
         Ok(Wholes { of, units, runs })

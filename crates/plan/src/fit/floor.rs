@@ -23,6 +23,7 @@ use crate::plan::DeviceId;
 /// # Errors
 /// INVALID_ARGUMENT for a view of more elements than can be counted.
 pub(crate) fn floors(request: &Request<'_>, lir: &Lir) -> Result<Vec<Bytes>> {
+    let ends = Ends { definitions: lir.definitions(), uses: lir.uses() };
     (0..request.devices.len())
         .map(|index| {
             let device = DeviceId::from_index(index);
@@ -31,7 +32,7 @@ pub(crate) fn floors(request: &Request<'_>, lir: &Lir) -> Result<Vec<Bytes>> {
                 request,
                 lir,
                 device,
-                whole: wholes(lir, device, &units)?,
+                whole: wholes(lir, &ends, device, &units)?,
                 units,
                 bodies: Vec::new(),
                 without: segments::without(lir, device),
@@ -65,6 +66,12 @@ struct Floor<'a> {
     without: HashSet<ValueId>,
 }
 
+/// For each value the work that makes it, and those that read it.
+struct Ends {
+    definitions: IdVec<ValueId, Option<WorkId>>,
+    uses: IdVec<ValueId, Vec<WorkId>>,
+}
+
 /// Whether a value is there as a whole, where works are done in parts.
 #[derive(Clone, Copy, Default)]
 struct Whole {
@@ -78,8 +85,8 @@ struct Whole {
 ///
 /// # Errors
 /// As [`question`].
-fn wholes(lir: &Lir, device: DeviceId, units: &Units) -> Result<IdVec<ValueId, Whole>> {
-    let (definitions, uses) = (lir.definitions(), lir.uses());
+fn wholes(lir: &Lir, ends: &Ends, device: DeviceId, units: &Units) -> Result<IdVec<ValueId, Whole>> {
+    let Ends { definitions, uses } = ends;
     let mut all: IdVec<ValueId, Whole> = IdVec::filled(Whole::default(), lir.values.len());
     for value in lir.values.ids().filter(|value| is_here(lir, *value, device, lir.here())) {
         let mut is_read = lir.region().results.contains(&value);

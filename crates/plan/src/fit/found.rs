@@ -7,20 +7,60 @@ use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use plimsoll_base::Result;
+use plimsoll_device::Variant;
 use plimsoll_fit::{Problem, State};
+use plimsoll_graph::Graph;
 use plimsoll_memory::layout::{self, Buffer, Layout};
+use plimsoll_request::KernelRequest;
+
+use super::answers::{Answered, Answers};
+use crate::lir::Lir;
+use crate::place::Placement;
+use crate::plan::DeviceId;
+use crate::{Request, Signature};
 
 /// So many steps of schedules and so many buffers of layouts are kept. What would be more makes room: everything before it goes.
 const MOST_STEPS: usize = 1 << 20;
 const MOST_BUFFERS: usize = 1 << 20;
 
-/// Descents by their problems, and layouts by their buffers. They do not depend on lines: the plan for a limit and the search for the least
-/// limit ask for the same. To keep them changes the time that planning takes, and no plan.
+/// Descents by their problems, layouts by their buffers, and variants by requests. They do not depend on lines: the plan for a limit and
+/// the search for the least limit ask for the same. To keep them changes the time that planning takes, and no plan. They belong to the
+/// devices, libraries and costs of their plans.
 #[derive(Default)]
 pub struct Searches {
     descents: Mutex<Kept<Descent>>,
     layouts: Mutex<Kept<Packed>>,
+    answers: Answers,
+    ordered: Mutex<Option<Ordered>>,
     is_least_expected: AtomicBool,
+}
+
+/// The works of a run in order.
+struct Ordered {
+    graph: Graph,
+    signature: Signature,
+    placement: Placement,
+    lir: Arc<Lir>,
+}
+
+impl Ordered {
+    /// Whether another request of the same devices, libraries and costs has the same works in the same order.
+    fn is_of(&self, request: &Request<'_>) -> bool {
+        let Placement { devices, host, soft, .. } = &self.placement;
+        let other = request.placement;
+        is_same(&self.graph, request.graph)
+            && self.signature == *request.signature
+            && (devices, host, soft) == (&other.devices, &other.host, &other.soft)
+    }
+}
+
+/// Whether one graph is a copy of the other, and neither was changed since.
+fn is_same(one: &Graph, other: &Graph) -> bool {
+    let nodes = || one.nodes().values().zip(other.nodes().values());
+    one.nodes().len() == other.nodes().len()
+        && Arc::ptr_eq(&one.library, &other.library)
+        && nodes().all(|(one, other)| Arc::ptr_eq(one, other))
 }
 
 struct Descent {
@@ -69,6 +109,22 @@ impl Searches {
 
     pub(super) fn is_least_expected(&self) -> bool {
         self.is_least_expected.load(Ordering::Relaxed)
+    }
+
+    /// The variant that `choose` says for a request of a device, or what it said before.
+    pub(crate) fn answer(&self, device: DeviceId, request: &KernelRequest, choose: impl Fn() -> Result<Arc<Variant>>) -> Result<Answered> {
+        self.answers.answer(device, request, choose)
+    }
+
+    /// Keeps the works of a run in order for a plan of the same graph, signature and placement.
+    pub(crate) fn keep_ordered(&self, request: &Request<'_>, lir: Arc<Lir>) {
+        let (graph, signature, placement) = (request.graph.clone(), request.signature.clone(), request.placement.clone());
+        *lock(&self.ordered) = Some(Ordered { graph, signature, placement, lir });
+    }
+
+    /// What was kept for such a request. It is given once.
+    pub(crate) fn take_ordered(&self, request: &Request<'_>) -> Option<Arc<Lir>> {
+        lock(&self.ordered).take_if(|ordered| ordered.is_of(request)).map(|ordered| ordered.lir)
     }
 
     /// [`plimsoll_fit::descend`], or what it was before.

@@ -21,6 +21,7 @@
 //! schedules of loops' bodies. [`descent`]: the schedules of a device. [`masks`]: what is kept in the place of values. [`in_parts`]: works that are done for some of the rows at a time. [`found`]: [`segments`]: loops that keep
 //! their state in the place of lists. [`found`]: what the search has found before. [`apply`]: the numbers as works. [`curve`]: what each line costs. [`floor`]: what no line can be below.
 
+mod answers;
 mod apply;
 mod away;
 mod bodies;

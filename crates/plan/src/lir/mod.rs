@@ -3,6 +3,7 @@
 //! Every value is defined once: by a work, or as a parameter of its region. A variable has a value for each of its versions, all
 //! of one home. Version 0 is a parameter, and every write defines the next version. [`verify`] holds the rules, [`text`] prints.
 
+mod followers;
 mod ids;
 #[cfg(test)]
 pub(crate) mod parse;
@@ -24,6 +25,7 @@ use plimsoll_request::KernelRequest;
 use plimsoll_request::anchor::Anchor;
 use plimsoll_request::expr::Expr;
 
+pub(crate) use self::followers::Followers;
 pub(crate) use self::ids::{CallId, ConstantId, FeedId, FetchId, RegionId, ValueId, VariableId, WorkId};
 pub(crate) use self::parts::{PartArg, PartCall, PartCut, PartOf, PartStep, Parts, When};
 pub(crate) use self::region::{Region, Trips};
@@ -520,20 +522,14 @@ impl Lir {
     pub fn topological_in(&self, region: RegionId) -> Result<Vec<WorkId>> {
         let all = || self.regions[region].works.iter().map(|id| (*id, &self.works[*id]));
         let definitions = self.definitions_in(region);
-        let mut waiting: IdVec<WorkId, usize> = IdVec::filled(0, self.works.len());
-        let mut followers: IdVec<WorkId, Vec<WorkId>> = IdVec::filled(Vec::new(), self.works.len());
-        for (id, work) in all() {
-            for before in self.predecessors(work, &definitions) {
-                waiting[id] += 1;
-                followers[before].push(id);
-            }
-        }
+        let mut followers = Followers::new(self, &self.regions[region].works, &definitions);
+        let mut waiting = std::mem::take(&mut followers.waiting);
         let mut ready: BinaryHeap<Reverse<(u32, WorkId)>> =
             all().filter(|(id, _)| waiting[*id] == 0).map(|(id, work)| Reverse((work.rank, id))).collect();
         let mut order = Vec::with_capacity(self.works.len());
         while let Some(Reverse((_, id))) = ready.pop() {
             order.push(id);
-            for &follower in &followers[id] {
+            for &follower in followers.of(id) {
                 waiting[follower] -= 1;
                 if waiting[follower] == 0 {
                     ready.push(Reverse((self.works[follower].rank, follower)));

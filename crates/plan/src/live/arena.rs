@@ -1,9 +1,8 @@
 //! The buffers of one arena: values, each for all that share its bytes, and the scratch of each work.
 
-use std::collections::HashMap;
-
 use plimsoll_base::Bytes;
 use plimsoll_device::DeviceSpec;
+use plimsoll_graph::IdVec;
 use plimsoll_memory::layout::Buffer;
 
 use super::{Lane, Ranges, Sharing};
@@ -29,15 +28,15 @@ impl Arena {
         let sharing = Sharing::new(lir, lane, ranges);
         let align = spec.alignment;
         let mut buffers: Vec<Buffer> = Vec::new();
-        let mut of_root: HashMap<ValueId, usize> = HashMap::new();
+        let mut of_root: IdVec<ValueId, Option<u32>> = IdVec::filled(None, lir.values.len());
         let mut values: Vec<(ValueId, usize)> = Vec::new();
         for &id in order {
             for &output in lir.works[id].outputs.iter().filter(|output| !lane.is_beside && lir.values[**output].device == lane.device) {
                 let Some(range) = ranges[output] else { continue };
-                let buffer = *of_root.entry(sharing.root(output)).or_insert_with(|| {
+                let buffer = *of_root[sharing.root(output)].get_or_insert_with(|| {
                     buffers.push(Buffer { first: range.first, last: range.last, bytes: lir.values[output].bytes, align });
-                    buffers.len() - 1
-                });
+                    buffers.len() as u32 - 1
+                }) as usize;
                 buffers[buffer].first = buffers[buffer].first.min(range.first);
                 buffers[buffer].last = buffers[buffer].last.max(range.last);
                 values.push((output, buffer));

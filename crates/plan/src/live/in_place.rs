@@ -1,6 +1,8 @@
 //! Values that share their bytes: a result that is written over an operand whose last reader is the work.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
+
+use plimsoll_graph::IdVec;
 
 use super::{Lane, Ranges};
 use crate::lir::{Arg, Lir, ValueId, Work, WorkKind};
@@ -61,12 +63,12 @@ fn fitting(lir: &Lir, work: &Work, pairs: impl Iterator<Item = (ValueId, ValueId
 /// Which values share their bytes, in one arena.
 pub(crate) struct Sharing {
     /// By value that is written over an operand: the operand whose bytes it takes, or one before that.
-    parents: HashMap<ValueId, ValueId>,
+    parents: IdVec<ValueId, Option<ValueId>>,
 }
 
 impl Sharing {
     pub fn new(lir: &Lir, lane: &Lane, ranges: &Ranges) -> Sharing {
-        let mut sharing = Sharing { parents: HashMap::new() };
+        let mut sharing = Sharing { parents: IdVec::filled(None, lir.values.len()) };
         for (position, id) in lane.works.iter().enumerate() {
             let at = position as u32;
             let dies = |source: ValueId| {
@@ -75,7 +77,7 @@ impl Sharing {
             };
             for (source, target) in pairs(lir, &lir.works[*id], dies) {
                 let root = sharing.root(source);
-                sharing.parents.insert(target, root);
+                sharing.parents[target] = Some(root);
             }
         }
         sharing
@@ -84,8 +86,8 @@ impl Sharing {
     /// The value that stands for all that share its bytes.
     pub fn root(&self, value: ValueId) -> ValueId {
         let mut root = value;
-        while let Some(parent) = self.parents.get(&root) {
-            root = *parent;
+        while let Some(parent) = self.parents[root] {
+            root = parent;
         }
         root
     }

@@ -61,13 +61,14 @@ fn set_waits(lir: &Lir, order: &[WorkId], definitions: &IdVec<ValueId, Option<Wo
     let mut now: Vec<Vec<u32>> = vec![vec![0; count]; count];
     // In the body of a loop: the queues that are known to have begun the iteration.
     let mut begun: Vec<Vec<bool>> = vec![vec![false; count]; count];
+    let mut needed = vec![0u32; count];
     for &id in order {
         let work = &lir.works[id];
         let partners: Vec<usize> = lir.devices(work).skip(1).filter_map(|device| of_device(lanes, device)).collect();
         for queue in std::iter::once(slots[id].0).chain(partners.iter().copied()) {
             let position = lanes[queue].clocks.len();
             let mut clock = std::mem::take(&mut now[queue]);
-            let mut needed = vec![0u32; count];
+            needed.fill(0);
             for before in lir.predecessors(work, definitions) {
                 let (other, at) = slots[before];
                 let is_here =
@@ -85,8 +86,8 @@ fn set_waits(lir: &Lir, order: &[WorkId], definitions: &IdVec<ValueId, Option<Wo
             for wait in &waits {
                 let (other, at) = (wait.queue as usize, wait.commands as usize - 1);
                 // When that command started, all this was done; and it has finished itself.
-                let seen = lanes[other].clocks[at].clone();
-                clock.iter_mut().zip(seen).for_each(|(mine, theirs)| *mine = (*mine).max(theirs));
+                let seen = &lanes[other].clocks[at];
+                clock.iter_mut().zip(seen).for_each(|(mine, theirs)| *mine = (*mine).max(*theirs));
                 clock[other] = clock[other].max(wait.commands);
             }
             if in_loop {

@@ -7,7 +7,7 @@ use plimsoll_graph::IdVec;
 use plimsoll_graph::id::Id;
 
 use crate::evaluate::queue;
-use crate::lir::{Lir, WorkId, WorkKind};
+use crate::lir::{Followers, Lir, WorkId, WorkKind};
 use crate::plan::DeviceId;
 
 /// When works run. A queue takes its works in order; a free one, as those of copies are, takes of those that can begin the first in the
@@ -139,9 +139,9 @@ struct Run<'a> {
     /// The order as it was, and where a work is in it.
     written: &'a [WorkId],
     place: IdVec<WorkId, usize>,
-    followers: IdVec<WorkId, Vec<WorkId>>,
-    /// How many works a work still waits for, and when those of them end that are done.
-    waiting: IdVec<WorkId, usize>,
+    /// Also how many works a work still waits for.
+    followers: Followers,
+    /// When those of them end that are done.
     ready: IdVec<WorkId, f64>,
     queues: Vec<Queue>,
     /// Where copies share links: these, and when each of them is free.
@@ -163,27 +163,21 @@ impl<'a> Run<'a> {
     /// Links count where no queue is free.
     fn new(lir: &'a Lir, devices: usize, is_free: impl Fn(usize) -> bool, links: Option<&'a Links>) -> Run<'a> {
         let written = &lir.region().works[..];
-        let definitions = lir.definitions();
         let mut run = Run {
             lir,
             devices,
             written,
             place: IdVec::filled(usize::MAX, lir.works.len()),
-            followers: IdVec::filled(Vec::new(), lir.works.len()),
-            waiting: IdVec::filled(0, lir.works.len()),
+            followers: Followers::new(lir, written, &lir.definitions()),
             ready: IdVec::filled(0.0, lir.works.len()),
             queues: (0..2 * devices).map(|number| Queue { is_free: is_free(number), ..Queue::default() }).collect(),
             links: links.map(|links| (links, vec![0.0; links.count])),
         };
         for (place, &id) in written.iter().enumerate() {
             run.place[id] = place;
-            for before in lir.predecessors(&lir.works[id], &definitions) {
-                run.waiting[id] += 1;
-                run.followers[before].push(id);
-            }
             if !run.is_free(id) {
                 run.queues_of(id).into_iter().for_each(|queue| run.queues[queue].works.push_back(id));
-            } else if run.waiting[id] == 0 {
+            } else if run.followers.waiting[id] == 0 {
                 run.arrive(id);
             }
         }
@@ -227,7 +221,7 @@ impl<'a> Run<'a> {
     fn next_work(&self, number: usize) -> Option<(f64, f64, usize)> {
         let id = *self.queues[number].works.front()?;
         let queues = self.queues_of(id);
-        let is_next = self.waiting[id] == 0 && queues.iter().all(|queue| self.queues[*queue].works.front() == Some(&id));
+        let is_next = self.followers.waiting[id] == 0 && queues.iter().all(|queue| self.queues[*queue].works.front() == Some(&id));
         let free = queues.iter().map(|queue| self.queues[*queue].free_at);
         is_next.then(|| {
             let ready = free.fold(self.ready[id], f64::max);
@@ -266,10 +260,11 @@ impl<'a> Run<'a> {
                 queue.works.pop_front();
             }
         }
-        for follower in std::mem::take(&mut self.followers[id]) {
-            self.waiting[follower] -= 1;
+        for number in 0..self.followers.of(id).len() {
+            let follower = self.followers.of(id)[number];
+            self.followers.waiting[follower] -= 1;
             self.ready[follower] = self.ready[follower].max(end);
-            if self.waiting[follower] == 0 && self.is_free(follower) {
+            if self.followers.waiting[follower] == 0 && self.is_free(follower) {
                 self.arrive(follower);
             }
         }

@@ -154,6 +154,34 @@ fn towers_that_ask_for_nothing_are_spread_over_the_cards() {
     assert_eq!(got, train(&open(&processor, &graph), count));
 }
 
+/// Plans are made beside searches, and other programs' threads may plan at the same time: what comes of it is the same.
+#[test]
+fn placing_is_the_same_each_time_and_beside_other_placing() {
+    let graph = towers(2, 3);
+    let need = open(&Devices::open(&cards(512 << 20)).unwrap(), &graph).auto(&runs(2), &[], Objective::Latency).unwrap();
+    let need = need.footprint.needs()[1].peak.0;
+    // With room for what is the fastest, and without.
+    for limit in [512 << 20, need * 3 / 4] {
+        let devices = Devices::open(&cards(limit)).unwrap();
+        let placed = || {
+            let session = open(&devices, &graph);
+            let fitted = session.auto(&runs(2), &[], Objective::Latency).unwrap();
+            // The works of this placement are known. Another session with it begins anew.
+            let known = session.with_placement(fitted.placement.clone()).unwrap().plan_signature(&runs(2)[1]).unwrap();
+            let anew = open(&devices, &graph).with_placement(fitted.placement.clone()).unwrap().plan_signature(&runs(2)[1]).unwrap();
+            let known = format!("{known:?}");
+            assert_eq!(known, format!("{anew:?}"));
+            assert!(anew.devices[1].least > Bytes::ZERO, "{anew}");
+            (fitted.placement, fitted.tried, known)
+        };
+        let alone = placed();
+        std::thread::scope(|scope| {
+            let others: Vec<_> = (0..2).map(|_| scope.spawn(placed)).collect();
+            others.into_iter().for_each(|other| assert!(other.join().unwrap() == alone, "of cards with {limit} bytes"));
+        });
+    }
+}
+
 /// As [`towers`], where one batch is divided. Towers ask for a card each if `asks`; variables and averages for the processor then.
 fn divided(towers: usize, layers: usize, asks: bool) -> Graph {
     let mut b = GraphBuilder::new(registry());

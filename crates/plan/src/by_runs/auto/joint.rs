@@ -18,7 +18,7 @@ use crate::place::Placement;
 /// How many placements are made to fit, at most, beside the fastest.
 const ROUNDS: usize = 4;
 
-impl Trials<'_, '_> {
+impl Trials<'_, '_, '_, '_> {
     /// Looks for assignments that are the fastest once their plans are made to fit. `free` is the fastest without lines.
     pub(super) fn jointly(&mut self, problem: &Problem, search: &mut Search<'_>, free: &[Device]) {
         if self.nothing_is_gained(problem, free) {

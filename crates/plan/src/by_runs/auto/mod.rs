@@ -9,6 +9,7 @@
 //! search goes on.
 
 mod before;
+mod begun;
 mod bodies;
 mod bounds;
 mod joint;
@@ -22,19 +23,27 @@ mod search;
 #[cfg(test)]
 mod tests;
 
+use std::cell::OnceCell;
+use std::sync::Arc;
+use std::thread::Scope;
+
 use plimsoll_base::{Bytes, Error, Result};
 use plimsoll_device::DeviceSpec;
 use plimsoll_graph::id::Id;
+use plimsoll_graph::{IdVec, NodeId};
 use plimsoll_placer::Device;
 
+use self::begun::Begun;
 use self::problem::{Joins, Problem, Runs};
 use self::search::Search;
 use super::first_fit::first_fit_among;
-use super::trial::{attempt, no_room, plan_request};
+use super::trial::{no_room, plan_request};
 use super::wholes::Wholes;
 use super::{Compared, Fitted, How, Least, Objective, Piece, PlaceRequest, Rule, Tried};
+use crate::lir::Lir;
 use crate::passes::{Pass, lir_at, lirs_at};
 use crate::place::{Placement, Why, place};
+use crate::plan::DeviceId;
 use crate::request::Request;
 
 /// Of placements whose steps take no more than so many times the least, the one that moves the fewest bytes is taken.
@@ -48,6 +57,9 @@ const SQUEEZED_OF_LARGE: usize = 2;
 const ROUNDS: usize = 8;
 const ROUNDS_OF_LARGE: usize = 4;
 
+/// The papers, in the order of their searches.
+const PAPERS: [Joins; 3] = [Joins::Fused, Joins::Nothing, Joins::InBodies];
+
 /// A line is made wider where that is more than this part of it.
 const LOOSE: u64 = 64;
 
@@ -59,6 +71,11 @@ const LOOSE: u64 = 64;
 /// # Errors
 /// RESOURCE_EXHAUSTED where it fits in no way, with all attempts; the errors of [`crate::place()`] and [`crate::plan()`].
 pub fn auto(request: &PlaceRequest<'_>, objective: Objective) -> Result<Fitted> {
+    std::thread::scope(|scope| auto_beside(request, objective, scope))
+}
+
+/// As [`auto`], with attempts beside it.
+fn auto_beside<'s, 'r: 's, 'a: 's>(request: &'r PlaceRequest<'a>, objective: Objective, scope: &'s Scope<'s, '_>) -> Result<Fitted> {
     let wholes = Wholes::new(request)?;
     let mut tensorflow = place(request.graph, request.registry, request.devices, &request.options)?;
     request.beside.iter().for_each(|(node, beside)| tensorflow.devices[*node] = tensorflow.devices[*beside]);
@@ -72,15 +89,27 @@ pub fn auto(request: &PlaceRequest<'_>, objective: Objective) -> Result<Fitted> 
         of_first_fit: None,
         made: Vec::new(),
         is_small: true,
+        begun: Begun::new(scope, request),
+        ordered: None,
     };
-    trials.attempt(tensorflow.clone(), How::TensorFlow);
+    let last_run = request.runs.last().filter(|_| !wholes.units.free.is_empty());
+    // Its works are those of the paper in most runs: then they are known.
+    let first = wholes.of.first().map(|(_, placement)| placement).filter(|_| last_run.is_some());
+    let is_first =
+        first.is_some_and(|first| (&first.devices, first.host, first.soft) == (&tensorflow.devices, tensorflow.host, tensorflow.soft));
+    if !is_first {
+        trials.begin(tensorflow.clone(), Some(How::TensorFlow), None);
+    }
     let mut paper = None;
-    if let Some(run) = request.runs.last().filter(|_| !wholes.units.free.is_empty()) {
+    if let Some(run) = last_run {
         let lines = request.lines(Vec::new());
         let plan = |run| plan_request(request, &wholes.of[0].1, run, &lines);
         let of_before = |run| lir_at(&plan(run), Pass::Fuse).ok();
         let before = || request.runs[..request.runs.len() - 1].iter().filter_map(of_before).collect();
         let last = lirs_at(&plan(run), Pass::Transfer, Pass::Fuse).ok();
+        if is_first {
+            trials.begin(tensorflow.clone(), Some(How::TensorFlow), last.as_ref().map(|[_, fused]| fused.clone()));
+        }
         let runs = last.map(|[apart, fused]| Runs { apart, fused, before: before() });
         paper = runs.and_then(|runs| trials.papers(&plan(run), &runs));
         if paper.is_none() {
@@ -88,15 +117,19 @@ pub fn auto(request: &PlaceRequest<'_>, objective: Objective) -> Result<Fitted> 
             trials.first_fit();
         }
     }
-    let mut chosen = trials.choose()?;
+    let (mut chosen, ordered) = trials.choose()?;
     if let Some((problem, least)) = paper {
         chosen.least = Some(least);
         explain(request, objective, &wholes, &problem, &mut chosen);
     }
+    // What is placed so is planned next.
+    if let (Some(run), Some(ordered)) = (request.runs.last(), ordered) {
+        request.searches.keep_ordered(&plan_request(request, &chosen.placement, run, &request.lines(Vec::new())), ordered);
+    }
     Ok(chosen)
 }
 
-struct Trials<'r, 'a> {
+struct Trials<'s, 'e, 'r, 'a> {
     request: &'r PlaceRequest<'a>,
     objective: Objective,
     wholes: &'r Wholes,
@@ -110,15 +143,38 @@ struct Trials<'r, 'a> {
     made: Vec<Fitted>,
     /// Whether the last run is small: its plans take little time.
     is_small: bool,
+    /// Attempts that come behind those in `fitted`.
+    begun: Begun<'s, 'e, 'a>,
+    /// Where in `fitted` the best is so far, and the last run's works in order with that placement.
+    ordered: Option<(usize, Arc<Lir>)>,
 }
 
-impl Trials<'_, '_> {
+/// A search on paper, and what it found as if there were no lines. Attempts with that have begun.
+struct Searched<'p> {
+    problem: &'p Problem,
+    search: Search<'p>,
+    starts: Vec<Vec<Device>>,
+    found: Vec<Vec<Device>>,
+    /// The last of these attempts.
+    last: Option<IdVec<NodeId, DeviceId>>,
+}
+
+impl Trials<'_, '_, '_, '_> {
     /// Tries each kind of device alone, first fit, and what searches find on paper; each search has one of its own. The last paper, and
     /// what every assignment takes there; none where there is no plan to take it from.
     fn papers(&mut self, plan: &Request<'_>, runs: &Runs) -> Option<(Problem, Least)> {
-        let mut last = None;
+        let papers = PAPERS.map(|_| OnceCell::new());
+        let least = self.papers_in(&papers, plan, runs)?;
+        let problem = papers.into_iter().rev().find_map(OnceCell::into_inner)?;
+        Some((problem, least))
+    }
+
+    /// As [`Trials::papers`]; the papers are put there. Plans of what a search found are made beside the next search.
+    fn papers_in(&mut self, papers: &[OnceCell<Problem>], plan: &Request<'_>, runs: &Runs) -> Option<Least> {
+        let mut least = None;
+        let mut before: Option<Searched<'_>> = None;
         let (mut is_enough, mut of_whole_loops) = (false, Vec::new());
-        for joins in [Joins::Fused, Joins::Nothing, Joins::InBodies] {
+        for (joins, paper) in PAPERS.into_iter().zip(papers) {
             let is_worth_it = match joins {
                 Joins::Fused => true,
                 Joins::Nothing => !is_enough,
@@ -134,45 +190,75 @@ impl Trials<'_, '_> {
                 Joins::InBodies if problem.part_of_unit == of_whole_loops => continue,
                 _ => {}
             }
-            let mut search = Search::new(&problem, self.request.devices, self.objective);
+            let problem = paper.get_or_init(|| problem);
+            let mut search = Search::new(problem, self.request.devices, self.objective);
             let is_large = problem.works.len() > search::LARGE;
             // In bodies the search goes on from the best of loops as one work.
-            let before = self.best(f64::INFINITY).filter(|_| joins == Joins::InBodies).map(|best| &self.fitted[best].placement);
-            let starts = std::iter::once(self.tensorflow).chain(self.wholes.of.iter().map(|(_, placement)| placement)).chain(before);
-            let starts: Vec<Vec<Device>> = starts.map(|placement| assignment(&problem, self.wholes, placement)).collect();
-            if last.is_none() {
+            let best = if joins == Joins::InBodies {
+                self.finish(before.take());
+                self.best(f64::INFINITY).map(|best| &self.fitted[best].placement)
+            } else {
+                None
+            };
+            let starts = std::iter::once(self.tensorflow).chain(self.wholes.of.iter().map(|(_, placement)| placement)).chain(best);
+            let starts: Vec<Vec<Device>> = starts.map(|placement| assignment(problem, self.wholes, placement)).collect();
+            let is_first = least.is_none();
+            if is_first {
                 // Plans of runs that are not small take long: not on a device that is slower on paper.
                 self.is_small = problem.works.len() <= search::SMALL;
                 let is_small = self.is_small;
                 self.alone(|device| is_small || !search.is_clearly_slower(&starts[1 + device], &starts[0]));
+            }
+            // First as if there were no lines: what is found then is found again under lines that just hold it.
+            search.set_lines(vec![None; problem.lines.len()]);
+            let found = search.best(&starts);
+            if is_first {
                 self.first_fit();
             }
-            self.search(&problem, &mut search, &starts);
+            self.finish(before.take());
             // A large run has one paper of loops as one work. Of replicas both are cheap: what they begin with is good.
             is_enough = is_large && !search.has_replicas();
-            let least = search.least();
-            last = Some((problem, least));
+            least = Some(search.least());
+            let last = self.begin_found(problem, &found);
+            before = Some(Searched { problem, search, starts, found, last });
         }
-        last
+        self.finish(before);
+        least
     }
 
-    /// Plans with a placement, unless it is like one before. The attempt; none where it cannot be planned.
-    fn attempt(&mut self, placement: Placement, how: How) -> Option<&Tried> {
-        let before = self.fitted.iter().position(|before| before.placement.devices == placement.devices);
-        let index = match before {
-            Some(index) => index,
-            None => match attempt(self.request, placement, how, Vec::new()) {
-                Ok(fitted) => {
+    /// Begins to plan with a placement, unless it is like one before. It gets a number where there is no other name.
+    fn begin(&mut self, placement: Placement, how: Option<How>, fused: Option<Lir>) {
+        let is_known = self.fitted.iter().any(|before| before.placement.devices == placement.devices);
+        if !is_known && !self.begun.has(&placement.devices) {
+            self.begun.begin(placement, how, fused);
+        }
+    }
+
+    /// Ends the attempts that have begun.
+    fn settle(&mut self) {
+        while let Some((made, is_numbered)) = self.begun.end() {
+            match made {
+                Ok((mut fitted, ordered)) => {
+                    if is_numbered {
+                        let how = self.named(&fitted.placement);
+                        fitted.tried.iter_mut().for_each(|tried| tried.how = how.clone());
+                    }
                     self.fitted.push(fitted);
-                    self.fitted.len() - 1
+                    let index = self.fitted.len() - 1;
+                    if self.best(f64::INFINITY) == Some(index) {
+                        self.ordered = ordered.map(|ordered| (index, ordered));
+                    }
                 }
                 Err(error) => {
                     self.refused.get_or_insert(error);
-                    return None;
                 }
-            },
-        };
-        self.fitted[index].tried.last()
+            }
+        }
+    }
+
+    /// The attempt with such devices, if they can be planned for. All attempts have ended.
+    fn tried(&self, devices: &IdVec<NodeId, DeviceId>) -> Option<&Tried> {
+        self.fitted.iter().find(|fitted| fitted.placement.devices == *devices)?.tried.last()
     }
 
     /// Tries the first device of each kind by itself, if it is to be tried.
@@ -192,12 +278,13 @@ impl Trials<'_, '_> {
             let first = wholes.units.free.iter().flatten().find(|node| wholes.runs[**node]);
             let first = first.map(|node| self.request.graph.node(*node).name.clone()).unwrap_or_default();
             let piece = Piece { device: self.request.devices[device.index()].name.short(), nodes, first };
-            self.attempt(placement.clone(), How::Pieces(vec![piece]));
+            self.begin(placement.clone(), Some(How::Pieces(vec![piece])), None);
         }
     }
 
     /// Tries the pieces of first fit, unless they are like a placement before.
     fn first_fit(&mut self) {
+        self.settle();
         let Ok(mut pieces) = first_fit_among(self.request, self.wholes, &self.fitted) else { return };
         let before = self.fitted.iter().position(|before| before.placement.devices == pieces.placement.devices);
         self.of_first_fit = Some(before.unwrap_or(self.fitted.len()));
@@ -207,13 +294,13 @@ impl Trials<'_, '_> {
         }
     }
 
-    /// Looks for the best assignment, and plans with it. Where the plan does not fit, others are looked for under lines.
-    fn search(&mut self, problem: &Problem, search: &mut Search<'_>, starts: &[Vec<Device>]) {
-        // First as if there were no lines: what is found then is found again under lines that just hold it.
-        search.set_lines(vec![None; problem.lines.len()]);
-        let free = search.best(starts);
-        let tried = self.attempt_found(problem, &free);
-        let Some(free) = free.last().filter(|_| !tried.as_ref().is_some_and(Tried::fits)) else { return };
+    /// Looks for others under lines, where the plan of what a search found does not fit.
+    fn finish(&mut self, searched: Option<Searched<'_>>) {
+        let Some(Searched { problem, mut search, starts, found, last }) = searched else { return };
+        self.settle();
+        let tried = last.and_then(|devices| self.tried(&devices)).cloned();
+        let Some(free) = found.last().filter(|_| !tried.as_ref().is_some_and(Tried::fits)) else { return };
+        let search = &mut search;
         // Where the paper says more than that plan takes, its lines are wider.
         let peaks = search.peaks(free);
         let wider = |device: usize| {
@@ -287,15 +374,22 @@ impl Trials<'_, '_> {
         self.attempt_found(problem, &[found]);
     }
 
-    /// Plans with assignments that a search found; the last attempt.
-    fn attempt_found(&mut self, problem: &Problem, found: &[Vec<Device>]) -> Option<Tried> {
+    /// Begins to plan with assignments that a search found; the devices of the last one.
+    fn begin_found(&mut self, problem: &Problem, found: &[Vec<Device>]) -> Option<IdVec<NodeId, DeviceId>> {
         let mut last = None;
         for devices in found {
             let placement = placement(self.request, self.wholes, problem, devices);
-            let how = self.named(&placement);
-            last = self.attempt(placement, how).cloned();
+            last = Some(placement.devices.clone());
+            self.begin(placement, None, None);
         }
         last
+    }
+
+    /// Plans with assignments that a search found; the last attempt.
+    fn attempt_found(&mut self, problem: &Problem, found: &[Vec<Device>]) -> Option<Tried> {
+        let last = self.begin_found(problem, found)?;
+        self.settle();
+        self.tried(&last).cloned()
     }
 
     /// The name of a placement that a search found: how many were before it, and what it has where.
@@ -316,8 +410,9 @@ impl Trials<'_, '_> {
         Some(Compared { rule, tried: tried.last()?.clone(), footprint: footprint.clone() })
     }
 
-    /// The best of those that fit, or can be made to fit: see [`Trials::best`].
-    fn choose(mut self) -> Result<Fitted> {
+    /// The best of those that fit, or can be made to fit: see [`Trials::best`]. Also its last run's works in order, where they are known.
+    fn choose(mut self) -> Result<(Fitted, Option<Arc<Lir>>)> {
+        self.settle();
         if self.fitted.is_empty() {
             return Err(self.refused.take().unwrap_or_else(|| Error::internal("no placement was tried")));
         }
@@ -325,6 +420,7 @@ impl Trials<'_, '_> {
         // Slow ones may fit.
         if !self.fitted.iter().any(fits) && !self.wholes.units.free.is_empty() {
             self.alone(|_| true);
+            self.settle();
         }
         if !self.fitted.iter().any(fits) {
             self.first_fit();
@@ -345,7 +441,8 @@ impl Trials<'_, '_> {
         let chosen = self.fitted.swap_remove(best);
         tried.retain(|tried| chosen.tried.last() != Some(tried));
         tried.extend(chosen.tried.last().cloned());
-        Ok(Fitted { tried, compared, ..chosen })
+        let ordered = self.ordered.filter(|(index, _)| *index == best).map(|(_, ordered)| ordered);
+        Ok((Fitted { tried, compared, ..chosen }, ordered))
     }
 
     /// Of those that fit, the fastest; of several that are nearly as fast, and that take no more than `most` and no more than

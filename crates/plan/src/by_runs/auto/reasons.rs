@@ -32,8 +32,9 @@ pub(super) fn reasons(queues: &mut Queues<'_>, devices: &[Device], specs: &[Devi
     let mut works: Vec<Vec<usize>> = vec![Vec::new(); count];
     queues.problem.works.iter().enumerate().for_each(|(index, work)| works[group_of[work.part as usize]].push(index));
     let readers = readers_of(queues);
+    let choices = queues.choices().clone();
     let mut reason = |group: usize| {
-        let (parts, choices) = (&members[group], queues.choices().clone());
+        let parts = &members[group];
         let here = devices[parts[0]];
         let cost = |queues: &Queues<'_>, device: Device| {
             Cost { queues, devices, group_of: &group_of, readers: &readers }.of(&works[group], device)

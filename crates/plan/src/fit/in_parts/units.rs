@@ -6,7 +6,7 @@ use std::sync::Arc;
 use plimsoll_device::{KernelCall, StepArg, Variant};
 use plimsoll_graph::IdVec;
 use plimsoll_graph::id::Id;
-use plimsoll_request::{Part, Rows};
+use plimsoll_request::{KernelRequest, Part, Rows};
 
 use crate::Request;
 use crate::fit::problem::is_here;
@@ -57,6 +57,8 @@ impl Units {
         let batch = batch(request, lir, device);
         let mut units = Units { all: Vec::new(), of: IdVec::filled(None, lir.works.len()), batch };
         let is_here = |value: &ValueId| is_here(lir, *value, device, lir.here());
+        // Requests are shared by works that ask the same.
+        let mut known: HashMap<(*const KernelRequest, *const Variant), Option<Divided>> = HashMap::new();
         let mut steps: HashMap<*const Variant, Vec<WorkId>> = HashMap::new();
         for (id, work) in lir.all() {
             let Some((call, _)) = is_plain(work, device).then(|| call(work)).flatten() else { continue };
@@ -69,7 +71,9 @@ impl Units {
                 continue;
             }
             let works = std::mem::take(works);
-            if let Some(unit) = units.unit(request, lir, device, works, call) {
+            let key = (Arc::as_ptr(&call.request), Arc::as_ptr(&call.variant));
+            let divided = known.entry(key).or_insert_with(|| units.divided(request, device, call));
+            if let Some(unit) = divided.as_ref().and_then(|divided| unit(lir, works, call, divided)) {
                 unit.works.iter().for_each(|work| units.of[*work] = Some(units.all.len()));
                 units.all.push(unit);
             }
@@ -98,35 +102,48 @@ impl Units {
         of_batch.into_iter().chain(is_even.then(|| Rows::equal(count)))
     }
 
-    /// A request from the works that are its steps; none where its device does not divide it.
-    fn unit(&self, request: &Request<'_>, lir: &Lir, device: DeviceId, works: Vec<WorkId>, first: &KernelCall) -> Option<Unit> {
+    /// How a device divides a request; none where it does not.
+    fn divided(&self, request: &Request<'_>, device: DeviceId, first: &KernelCall) -> Option<Divided> {
         let (spec, library) = (&request.devices[device.index()], request.libraries[device.index()]);
         let ways = COUNTS.iter().flat_map(|count| self.ways(*count));
         let parts: Vec<Part> = ways.filter_map(|rows| library.part(spec, &first.request, &first.variant.numerics, rows)).collect();
         let mut cut = parts.first()?.cut.clone();
         parts.iter().for_each(|part| cut.iter_mut().zip(&part.cut).for_each(|(cut, other)| *cut |= other));
         let asked = library.arguments(&first.request).ok()?;
-        let (inputs, count) = (asked.inputs.len(), asked.inputs.len() + asked.outputs.len());
-        let mut arguments: Vec<Option<ValueId>> = vec![None; count];
-        for (number, id) in works.iter().enumerate() {
-            let (call, values) = call(&lir.works[*id])?;
-            if call.step as usize != number {
-                return None;
-            }
-            for (arg, value) in args_of(call, count).into_iter().zip(values) {
-                if let StepArg::Argument(index) = arg {
-                    *arguments.get_mut(index as usize)? = Some(value);
-                }
-            }
-        }
-        let arguments = arguments.into_iter().collect::<Option<Vec<_>>>()?;
-        (cut.len() == count && !asked.updates_first).then(|| Unit { works, call: first.clone(), arguments, inputs, cut })
+        let is_whole = cut.len() == asked.inputs.len() + asked.outputs.len() && !asked.updates_first;
+        is_whole.then_some(Divided { cut, inputs: asked.inputs.len() })
     }
 
     /// Whether a work may be done in parts.
     pub fn has(&self, work: WorkId) -> bool {
         self.of[work].is_some()
     }
+}
+
+/// A request that a device divides.
+struct Divided {
+    /// For each argument, whether some number of parts divides it.
+    cut: Vec<bool>,
+    inputs: usize,
+}
+
+/// A request from the works that are its steps.
+fn unit(lir: &Lir, works: Vec<WorkId>, first: &KernelCall, divided: &Divided) -> Option<Unit> {
+    let Divided { cut, inputs } = divided;
+    let mut arguments: Vec<Option<ValueId>> = vec![None; cut.len()];
+    for (number, id) in works.iter().enumerate() {
+        let (call, values) = call(&lir.works[*id])?;
+        if call.step as usize != number {
+            return None;
+        }
+        for (arg, value) in args_of(call, cut.len()).into_iter().zip(values) {
+            if let StepArg::Argument(index) = arg {
+                *arguments.get_mut(index as usize)? = Some(value);
+            }
+        }
+    }
+    let arguments = arguments.into_iter().collect::<Option<Vec<_>>>()?;
+    Some(Unit { works, call: first.clone(), arguments, inputs: *inputs, cut: cut.clone() })
 }
 
 /// Whether a work of a device always runs among its works, and never fails.
