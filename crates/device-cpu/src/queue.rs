@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use plimsoll_base::Code;
 use plimsoll_device::interpret::{Bound, Loaded, Step, execute, is_wanted, next};
-use plimsoll_device::{Awaited, Failure, Fault, Run};
+use plimsoll_device::{Awaited, Failure, Fault, Run, RunState};
 
 use crate::offer::Offer;
 use crate::pool::Crew;
@@ -28,6 +28,8 @@ pub(crate) struct CpuQueue {
     bound: UnsafeCell<Bound>,
     offer: Offer,
 }
+
+impl RunState for CpuQueue {}
 
 // SAFETY: `bound` is written by the thread that changed the state from IDLE to BINDING. It is read by threads that claimed the
 // queue or took pieces of its offer; these are over before the state is IDLE again. The rest is Send.

@@ -30,7 +30,7 @@ pub use library::{CpuLibrary, Evaluate, FINISHED, KernelCall, LaidOut, Library, 
 pub use name::DeviceName;
 pub use program::{BufferRef, Command, Partner, Place, Program, Wait, Work};
 pub use rounds::{Awaited, Round, Rounds};
-pub use run::{Bindings, Failure, Outside, Progress, Run};
+pub use run::{Bindings, Failure, Outside, Progress, Run, RunState};
 pub use seam::{Device, Executable, Timed, Tuner, Usage};
 pub use spec::{Bf16Instructions, CardLink, CardPart, DeviceKind, DeviceSpec, InstructionSet, ModelledLink, RealCard};
 pub use threads::Threads;

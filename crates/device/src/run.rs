@@ -1,7 +1,7 @@
 //! One run of a plan: where everything lies, and how far the queues are.
 
 use std::any::Any;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -83,8 +83,14 @@ pub struct Run {
 }
 
 /// State that a device keeps with a queue of a run, from one use of the run to the next.
+pub trait RunState: Any + Send + Sync {
+    /// The run has failed or is given up, as [`Run::has_failed`] says from now on. Called by any thread, and more than once. A device that
+    /// makes its state meanwhile is not called: it looks at [`Run::has_failed`] behind a fence.
+    fn run_ends_early(&self) {}
+}
+
 #[derive(Default)]
-struct QueueState(OnceLock<Box<dyn Any + Send + Sync>>);
+struct QueueState(OnceLock<Box<dyn RunState>>);
 
 impl std::fmt::Debug for QueueState {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -312,31 +318,35 @@ impl Run {
 
     /// The state that the device of `queue` keeps with it, made at first use and kept when the run is restarted. `None` where
     /// another type is kept already.
-    pub fn kept_or<T: Any + Send + Sync>(&self, queue: u32, make: impl FnOnce() -> T) -> Option<&T> {
-        self.states[queue as usize].0.get_or_init(|| Box::new(make())).downcast_ref()
+    pub fn kept_or<T: RunState>(&self, queue: u32, make: impl FnOnce() -> T) -> Option<&T> {
+        let kept: &dyn Any = &**self.states[queue as usize].0.get_or_init(|| Box::new(make()));
+        kept.downcast_ref()
     }
 
     /// The state that the device of `queue` keeps with it, if it is a `T`.
-    pub fn kept<T: Any>(&self, queue: u32) -> Option<&T> {
-        self.states[queue as usize].0.get()?.downcast_ref()
+    pub fn kept<T: RunState>(&self, queue: u32) -> Option<&T> {
+        let kept: &dyn Any = &**self.states[queue as usize].0.get()?;
+        kept.downcast_ref()
     }
 
     /// Ends the run early; the first failure is kept. Queues give up before their next command.
     pub fn fail(&self, failure: Failure) {
         self.failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(failure);
-        self.failed.store(true, Ordering::SeqCst);
-        self.ring();
+        self.give_up();
     }
 
     /// Ends the run early without a failure. Queues give up before their next command; those that are done stay done.
     pub fn give_up(&self) {
         self.failed.store(true, Ordering::SeqCst);
+        // A device that keeps something from now on looks at `failed` behind a fence of its own.
+        fence(Ordering::SeqCst);
+        self.states.iter().filter_map(|state| state.0.get()).for_each(|kept| kept.run_ends_early());
         self.ring();
     }
 
     /// Whether some command failed, or the run is to end early.
     pub fn has_failed(&self) -> bool {
-        self.failed.load(Ordering::Acquire)
+        self.failed.load(Ordering::SeqCst)
     }
 
     /// The first failure.
@@ -417,9 +427,30 @@ mod tests {
     #[test]
     fn a_queue_keeps_its_first_state() {
         let run = Run::new(1, Bindings::default());
-        assert_eq!(run.kept::<u32>(0), None);
-        assert_eq!(run.kept_or(0, || 7u32), Some(&7));
-        assert_eq!((run.kept_or(0, || 8u32), run.kept_or(0, || "no")), (Some(&7), None));
-        assert_eq!(run.kept::<u32>(0), Some(&7));
+        assert!(run.kept::<Ends>(0).is_none());
+        assert!(run.kept_or(0, || Ends(AtomicU32::new(7))).is_some());
+        let kept = run.kept_or(0, || Ends(AtomicU32::new(8))).expect("it is kept");
+        assert_eq!(kept.0.load(Ordering::SeqCst), 7);
+        assert!(run.kept_or(0, || Other).is_none());
+    }
+
+    struct Ends(AtomicU32);
+    impl RunState for Ends {
+        fn run_ends_early(&self) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    struct Other;
+    impl RunState for Other {}
+
+    #[test]
+    fn what_devices_keep_hears_of_a_run_that_ends_early() {
+        let run = Run::new(2, Bindings::default());
+        run.give_up();
+        let kept = run.kept_or(1, || Ends(AtomicU32::new(0))).expect("it is kept");
+        run.give_up();
+        run.fail(Failure { queue: 0, command: 0, fault: Fault::invalid("no", [0, 0]) });
+        assert_eq!(kept.0.load(Ordering::SeqCst), 2);
     }
 }

@@ -6,8 +6,9 @@ use std::ffi::{c_int, c_uint, c_ulonglong, c_void};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::calls::note;
+use crate::conditions::{Asked, Conditional, Conditions, add as add_conditional, conditional};
 use crate::nodes::after;
-use crate::state::{BLOCK, INVALID_HANDLE, INVALID_VALUE, Opaque, SUCCESS, State as Process, Status, put, up, with};
+use crate::state::{BLOCK, INVALID_HANDLE, INVALID_VALUE, NOT_SUPPORTED, Opaque, SUCCESS, State as Process, Status, put, up, with};
 use crate::streams::push;
 
 /// The work of a node.
@@ -35,6 +36,7 @@ enum Kind {
         /// As how many nodes it counts: a graph in a graph counts as its own.
         count: u64,
     },
+    Conditional(Conditional),
 }
 
 /// The memory of a device for graphs.
@@ -51,6 +53,10 @@ struct Executable {
     turn: Arc<Mutex<()>>,
     /// Bytes of a card that it takes itself.
     takes: Option<(usize, u64)>,
+    /// The graph that it was made from, where that has conditions.
+    of: Option<u64>,
+    /// The kernels of its bodies, which have to be there when it is launched.
+    functions: Vec<u64>,
 }
 
 #[derive(Default)]
@@ -58,9 +64,15 @@ pub struct State {
     graphs: HashMap<u64, Vec<Node>>,
     executables: HashMap<u64, Executable>,
     kept: HashMap<c_int, Kept>,
+    pub conditions: Conditions,
 }
 
 impl State {
+    /// Whether there is such a graph.
+    pub fn is_there(&self, graph: u64) -> bool {
+        self.graphs.contains_key(&graph)
+    }
+
     /// Whether an address was given out for a node.
     pub fn is_a_node(&self, address: u64) -> bool {
         let executables = self.executables.values().map(|executable| &executable.nodes);
@@ -86,14 +98,14 @@ impl Node {
     fn allocation(&self) -> Option<(c_int, u64)> {
         match self.kind {
             Kind::Allocation { device, bytes } => Some((device, bytes)),
-            Kind::Work { .. } => None,
+            Kind::Work { .. } | Kind::Conditional(_) => None,
         }
     }
 
     fn count(&self) -> u64 {
         match self.kind {
             Kind::Work { count, .. } => count,
-            Kind::Allocation { .. } => 1,
+            Kind::Allocation { .. } | Kind::Conditional(_) => 1,
         }
     }
 }
@@ -104,25 +116,70 @@ impl Process {
         let bytes = up(bytes, BLOCK);
         let name = self.name(bytes);
         let node = Node { name, after: Vec::new(), kind: Kind::Allocation { device, bytes } };
+        if self.graphs.conditions.is_body(graph) {
+            return Err(NOT_SUPPORTED);
+        }
         self.graphs.graphs.get_mut(&graph).ok_or(INVALID_VALUE)?.push(node);
         Ok(name)
     }
 
     /// A node of a card that works behind `after`, each of them a node of the graph, named once.
     pub fn add_work(&mut self, graph: Opaque, after: &[u64], card: usize, function: Option<u64>, act: Act) -> Result<u64, Status> {
+        self.add_kind(graph as u64, after, card, Kind::Work { card, function, act, count: 1 })
+    }
+
+    /// A node that works on a card; those of a body on the card of their condition alone.
+    fn add_kind(&mut self, graph: u64, after: &[u64], card: usize, kind: Kind) -> Result<u64, Status> {
         self.has_room(card)?;
+        if self.graphs.conditions.card_of_body(graph).is_some_and(|of| of != card) {
+            return Err(INVALID_VALUE);
+        }
         let name = self.name(1);
-        let nodes = self.graphs.graphs.get_mut(&(graph as u64)).ok_or(INVALID_VALUE)?;
+        let nodes = self.graphs.graphs.get_mut(&graph).ok_or(INVALID_VALUE)?;
         let is_new = |(at, on): (usize, &u64)| !after[..at].contains(on) && nodes.iter().any(|node| node.name == *on);
         if !after.iter().enumerate().all(is_new) {
             return Err(INVALID_VALUE);
         }
-        nodes.push(Node { name, after: after.to_vec(), kind: Kind::Work { card, function, act, count: 1 } });
+        nodes.push(Node { name, after: after.to_vec(), kind });
         Ok(name)
+    }
+
+    /// A node that runs its bodies by a condition of the same graph, which no other node has: the list of the bodies, graphs that are empty yet.
+    pub fn add_conditional(&mut self, graph: u64, after: &[u64], of: Asked) -> Result<(u64, *const Opaque), Status> {
+        let card = self.graphs.conditions.asked(graph, &of)?.card;
+        let bodies: Vec<u64> = (0..of.count).map(|_| self.name(1)).collect();
+        let kind = Kind::Conditional(Conditional { condition: of.condition, form: of.form, bodies: bodies.clone() });
+        let name = self.add_kind(graph, after, card, kind)?;
+        bodies.iter().for_each(|body| drop(self.graphs.graphs.insert(*body, Vec::new())));
+        Ok((name, self.graphs.conditions.take(of.condition, bodies)))
+    }
+
+    /// What a graph's node does; of one with bodies as these are now.
+    fn work_of(&self, node: &Node) -> Result<(Kind, Vec<u64>), Status> {
+        let Kind::Conditional(Conditional { condition, form, bodies }) = &node.kind else { return Ok((node.kind.clone(), Vec::new())) };
+        let (mut acts, mut functions, mut count) = (Vec::new(), Vec::new(), 1);
+        for body in bodies {
+            let mut inner: Vec<Act> = Vec::new();
+            for node in backwards(self.graphs.graphs.get(body).ok_or(INVALID_VALUE)?.clone()) {
+                let (kind, more) = self.work_of(&node)?;
+                functions.extend(more);
+                let Kind::Work { function, act, count: nodes, .. } = kind else { return Err(NOT_SUPPORTED) };
+                functions.extend(function);
+                count += nodes;
+                inner.push(act);
+            }
+            acts.push(inner);
+        }
+        let (card, value) = self.graphs.conditions.value(*condition)?;
+        let act = conditional(*form, card, value, acts);
+        Ok((Kind::Work { card, function: None, act, count }, functions))
     }
 
     /// A node that is all of another graph as it is now. That works on one card, and allocates nothing.
     fn add_child(&mut self, graph: Opaque, after: &[u64], child: u64) -> Result<u64, Status> {
+        if self.graphs.conditions.has(child) || self.graphs.conditions.is_body(child) {
+            return Err(NOT_SUPPORTED);
+        }
         let nodes = self.graphs.graphs.get(&child).filter(|_| child != graph as u64).ok_or(INVALID_VALUE)?.clone();
         let mut cards = HashSet::new();
         let mut acts: Vec<Act> = Vec::new();
@@ -154,7 +211,19 @@ impl Process {
     }
 
     fn instantiate(&mut self, graph: u64) -> Result<u64, Status> {
-        let nodes = self.graphs.graphs.get(&graph).ok_or(INVALID_VALUE)?.clone();
+        let nodes = self.graphs.graphs.get(&graph).ok_or(INVALID_VALUE)?;
+        let has_conditions = self.graphs.conditions.has(graph);
+        let is_there = has_conditions && self.graphs.executables.values().any(|executable| executable.of == Some(graph));
+        if is_there || self.graphs.conditions.is_body(graph) || !self.graphs.conditions.all_have_nodes(graph) {
+            return Err(INVALID_VALUE);
+        }
+        let (mut bound, mut functions) = (Vec::new(), Vec::new());
+        for node in nodes {
+            let (kind, more) = self.work_of(node)?;
+            functions.extend(more);
+            bound.push(Node { kind, ..node.clone() });
+        }
+        let nodes = bound;
         let card = nodes.iter().find_map(|node| if let Kind::Work { card, .. } = node.kind { Some(card) } else { None });
         let mut takes = None;
         if let Some(card) = card {
@@ -164,8 +233,22 @@ impl Process {
             takes = Some((card, bytes));
         }
         let (executable, nodes) = (self.name(1), backwards(nodes));
-        self.graphs.executables.insert(executable, Executable { nodes, launched: false, turn: Arc::default(), takes });
+        let of = has_conditions.then_some(graph);
+        self.graphs.executables.insert(executable, Executable { nodes, launched: false, turn: Arc::default(), takes, of, functions });
         Ok(executable)
+    }
+
+    /// Ends a graph with its bodies. A body ends with its graph alone.
+    fn destroy(&mut self, graph: u64) -> Result<(), Status> {
+        if self.graphs.conditions.is_body(graph) {
+            return Err(INVALID_VALUE);
+        }
+        let mut ends = vec![graph];
+        while let Some(graph) = ends.pop() {
+            self.graphs.graphs.remove(&graph).ok_or(INVALID_VALUE)?;
+            ends.extend(self.graphs.conditions.forget(graph));
+        }
+        Ok(())
     }
 
     /// Takes the memory of nodes that allocate, at the first launch.
@@ -195,7 +278,10 @@ impl Process {
     /// The work of a graph that is launched on a stream of that card.
     fn works_of(&self, executable: u64, on: usize) -> Result<(Vec<Act>, Arc<Mutex<()>>), Status> {
         let executable = self.graphs.executables.get(&executable).ok_or(INVALID_VALUE)?;
-        let mut acts = Vec::new();
+        if executable.functions.iter().any(|function| !self.functions.contains_key(function)) {
+            return Err(INVALID_HANDLE);
+        }
+        let mut acts: Vec<Act> = executable.of.map(|graph| self.graphs.conditions.beginning(graph)).into_iter().collect();
         for node in &executable.nodes {
             if let Kind::Work { card, function, act, .. } = &node.kind {
                 if *card != on {
@@ -229,7 +315,7 @@ pub unsafe extern "C" fn cuGraphCreate(place: *mut Opaque, flags: c_uint) -> Sta
 #[unsafe(no_mangle)]
 pub extern "C" fn cuGraphDestroy(graph: Opaque) -> Status {
     note("cuGraphDestroy");
-    with(|state| state.graphs.graphs.remove(&(graph as u64)).map(drop).ok_or(INVALID_VALUE))
+    with(|state| state.destroy(graph as u64))
 }
 
 /// `CUDA_MEM_ALLOC_NODE_PARAMS`
@@ -282,16 +368,18 @@ pub unsafe extern "C" fn cuGraphAddMemAllocNode(
 pub unsafe extern "C" fn cuGraphAddNode_v2(
     place: *mut Opaque,
     graph: Opaque,
-    _after: *const Opaque,
-    _edges: *const c_void,
-    _count: usize,
+    nodes: *const Opaque,
+    edges: *const c_void,
+    count: usize,
     of: *mut NodeParameters,
 ) -> Status {
     // SAFETY: the caller's promise.
-    match !of.is_null() && unsafe { (*of).kind } == 10 {
+    match unsafe { of.as_ref() }.map(|of| of.kind) {
         // SAFETY: as above; the kind says which member of the union is set.
-        true => unsafe { add(place, graph, &raw mut (*of).allocation) },
-        false => INVALID_VALUE,
+        Some(10) => unsafe { add(place, graph, &raw mut (*of).allocation) },
+        // SAFETY: as above.
+        Some(13) => unsafe { add_conditional(place, graph, (nodes, edges, count), of.cast()) },
+        _ => INVALID_VALUE,
     }
 }
 

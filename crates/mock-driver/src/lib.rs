@@ -11,6 +11,7 @@
 #![allow(non_snake_case, reason = "the driver's functions keep their names")]
 
 mod calls;
+mod conditions;
 mod contexts;
 mod devices;
 mod graphs;

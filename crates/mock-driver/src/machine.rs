@@ -311,6 +311,18 @@ impl Machine {
         word(&self.file, CARD * (card as u64 + 1) + 152).unwrap_or(0)
     }
 
+    /// The driver knows of no conditions of graphs on a card, or does again.
+    ///
+    /// # Errors
+    /// The file system's error.
+    pub fn set_without_bodies(&self, card: usize, without: bool) -> io::Result<()> {
+        self.file.write_all_at(&u64::from(without).to_le_bytes(), CARD * (card as u64 + 1) + 160)
+    }
+
+    pub(crate) fn is_without_bodies(&self, card: usize) -> bool {
+        word(&self.file, CARD * (card as u64 + 1) + 160).is_ok_and(|without| without != 0)
+    }
+
     pub(crate) fn is_alone(&self, card: usize) -> bool {
         word(&self.file, CARD * (card as u64 + 1) + 112).is_ok_and(|alone| alone != 0)
     }

@@ -8,10 +8,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use plimsoll_ptx::{Entry, MOST_ARGUMENTS, TABLE};
 
 use crate::calls::note;
+use crate::conditions::{self, watched};
 use crate::machine::Idle;
 use crate::nvrtc::MARK;
 use crate::space::ON_A_CARD;
-use crate::state::{INVALID_HANDLE, INVALID_IMAGE, INVALID_VALUE, NOT_FOUND, Opaque, SUCCESS, Status, put, with};
+use crate::state::{INVALID_HANDLE, INVALID_IMAGE, INVALID_VALUE, NO_ADDRESS, NOT_FOUND, Opaque, SUCCESS, Status, put, with};
 use crate::streams::{push, spend};
 
 /// A module.
@@ -49,7 +50,17 @@ impl Module {
             Err(_) => std::ptr::null_mut(),
         };
         let _ = std::fs::remove_file(path);
-        (!handle.is_null()).then_some(Module { handle, turn: Mutex::new(()) })
+        if handle.is_null() {
+            return None;
+        }
+        // SAFETY: the library is loaded, and has a place for a function of this type where it has one of that name.
+        unsafe {
+            let place = libc::dlsym(handle, c"plimsoll_condition".as_ptr()).cast::<unsafe extern "C" fn(u64, c_uint)>();
+            if !place.is_null() {
+                place.write(conditions::set);
+            }
+        }
+        Some(Module { handle, turn: Mutex::new(()) })
     }
 
     fn entry(&self, name: &CStr) -> Option<Entry> {
@@ -189,8 +200,9 @@ impl Launch {
         let mut args = self.args.clone();
         let _turn = self.function.module.turn.lock().unwrap_or_else(PoisonError::into_inner);
         // SAFETY: the kernel's own arguments.
-        match unsafe { run(self.blocks, self.threads, args.as_mut_ptr()) } {
-            0 => SUCCESS,
+        match watched(self.card, || unsafe { run(self.blocks, self.threads, args.as_mut_ptr()) }) {
+            (_, true) => NO_ADDRESS,
+            (0, _) => SUCCESS,
             // A divergent barrier: a card would wait for ever.
             _ => 702,
         }

@@ -7,7 +7,7 @@ use crate::calls::note;
 use crate::graphs::Act;
 use crate::modules::prepare;
 use crate::space::host;
-use crate::state::{INVALID_CONTEXT, INVALID_VALUE, Opaque, SUCCESS, Status, put, with};
+use crate::state::{INVALID_VALUE, Opaque, SUCCESS, Status, put, with};
 use crate::streams::usable;
 
 /// `CUDA_KERNEL_NODE_PARAMS_v2`
@@ -82,10 +82,7 @@ unsafe fn add(
     with(|state| {
         // SAFETY: the caller's promise.
         let after = unsafe { after(nodes.0, nodes.1) }?;
-        let card = match context as u64 {
-            0 => state.current()?.2,
-            context => state.card(state.contexts.get(&context).ok_or(INVALID_CONTEXT)?.device)?,
-        };
+        let card = state.card_of(context)?;
         let node = state.add_work(graph, after, card, function, act)?;
         // SAFETY: the caller's promise.
         unsafe { put(place, node as Opaque) }

@@ -26,6 +26,7 @@ pub const INVALID_HANDLE: Status = 400;
 pub const NOT_FOUND: Status = 500;
 pub const NO_ADDRESS: Status = 700;
 pub const LOST: Status = 719;
+pub const NOT_SUPPORTED: Status = 801;
 
 /// The step of allocations.
 pub const STEP: u64 = 512;
@@ -198,6 +199,17 @@ impl State {
         let context = CURRENT.with_borrow(|stack| stack.last().copied()).filter(|&context| context != 0).ok_or(INVALID_CONTEXT)?;
         let device = self.contexts.get(&context).ok_or(INVALID_CONTEXT)?.device;
         Ok((context, device, self.card(device)?))
+    }
+
+    /// The card of a context, or of the calling thread's where that is null.
+    ///
+    /// # Errors
+    /// INVALID_CONTEXT where there is none.
+    pub fn card_of(&self, context: Opaque) -> Result<usize, Status> {
+        match context as u64 {
+            0 => Ok(self.current()?.2),
+            context => self.card(self.contexts.get(&context).ok_or(INVALID_CONTEXT)?.device),
+        }
     }
 
     /// # Errors

@@ -13,6 +13,11 @@ static unsigned __float_as_uint(float x) { unsigned y; memcpy(&y, &x, 4); return
 static float __uint_as_float(unsigned x) { float y; memcpy(&y, &x, 4); return y; }
 static double __longlong_as_double(long long x) { double y; memcpy(&y, &x, 8); return y; }
 static unsigned long long atomicMin(unsigned long long* at, unsigned long long x) { unsigned long long old = *at; if (x < old) *at = x; return old; }
+/* Who knows of the conditions of graphs, in a library that a driver has loaded. Without one a handle is the address of the value. */
+void (*plimsoll_condition)(unsigned long long, unsigned);
+static void cudaGraphSetConditional(unsigned long long handle, unsigned value) {
+  if (plimsoll_condition) plimsoll_condition(handle, value); else *(unsigned*)(uintptr_t)handle = value;
+}
 #define MOST_THREADS 1024
 #define STACK 65536
 enum { READY, AT_BARRIER, DONE };

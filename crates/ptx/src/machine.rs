@@ -15,6 +15,9 @@ const FAR: u64 = 1 << 40;
 const CONSTANTS: u64 = 1 << 60;
 const LOCALS: u64 = 1 << 61;
 
+/// The function of the driver's that sets a graph's condition.
+const SET_CONDITION: &str = "cudaGraphSetConditional";
+
 /// Instructions of all threads of a launch, at most.
 const MOST_STEPS: u64 = 4_000_000_000;
 
@@ -370,6 +373,9 @@ impl Machine<'_> {
     fn call(&mut self, instruction: &Instruction, frame: &mut Frame, lane: usize) -> Result<(), String> {
         let name = instruction.callee.as_deref().ok_or("a call of nothing")?;
         let module = self.module;
+        if name == SET_CONDITION {
+            return self.set_condition(instruction, frame, lane);
+        }
         let function = module.functions.get(name).ok_or_else(|| format!("no function is called {name}"))?;
         let list = |at: usize| match instruction.args.get(at) {
             Some(Operand::Vector(list)) => &list[..],
@@ -387,6 +393,23 @@ impl Machine<'_> {
             frame.params[to..to + size].copy_from_slice(&inner.params[at..at + size]);
         }
         Ok(())
+    }
+}
+
+impl Machine<'_> {
+    /// The driver's function for the condition of a graph: its handle is the address of the value here.
+    fn set_condition(&mut self, instruction: &Instruction, frame: &Frame, lane: usize) -> Result<(), String> {
+        let Some(Operand::Vector(list)) = instruction.args.get(1) else { return Err(format!("{SET_CONDITION} without arguments")) };
+        let [handle, value] = &list[..] else { return Err(format!("{SET_CONDITION} with {} arguments", list.len())) };
+        let base = lane * frame.param_bytes;
+        let bytes = |arg: &Operand, size: usize| {
+            let from = base + self.value(arg, frame, lane) as usize;
+            word(&frame.params[from..from + size])
+        };
+        let (handle, value) = (bytes(handle, 8), bytes(value, 4));
+        let by = self.by(frame, lane);
+        let (buffer, at) = self.place(handle, 4)?;
+        self.buffers[buffer].write(at, 4, value, by)
     }
 }
 

@@ -2,9 +2,10 @@
 
 use std::cell::UnsafeCell;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicPtr, AtomicU8, Ordering, fence};
 
 use plimsoll_base::Code;
-use plimsoll_device::{Executable, Failure, Fault, Run, Threads};
+use plimsoll_device::{Executable, Failure, Fault, Run, RunState, Threads};
 
 use super::loaded::Loaded;
 use super::marks::Marks;
@@ -31,6 +32,8 @@ pub(super) struct State {
     kept: UnsafeCell<Result<Kept, Fault>>,
     loaded: Arc<Loaded>,
     pub marks: Marks,
+    /// The address of the byte by which loops on the card are given up; null until there is one.
+    halt: AtomicPtr<u8>,
 }
 
 // SAFETY: `kept` is used by the thread that has the job, and there is one job at a time for a queue of a run: a run is submitted again
@@ -56,17 +59,45 @@ impl Executable for CudaExecutable {
     }
 }
 
+impl State {
+    /// From here on a run that ends early ends its loops on the card. A run that has ended before says so behind this.
+    fn begin(&self, halt: *mut u8) {
+        self.halt.store(halt, Ordering::SeqCst);
+        // SAFETY: see `run_ends_early`.
+        unsafe { AtomicU8::from_ptr(halt) }.store(0, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+    }
+}
+
+impl RunState for State {
+    fn run_ends_early(&self) {
+        let halt = self.halt.load(Ordering::SeqCst);
+        if !halt.is_null() {
+            // SAFETY: a byte of pinned memory, which lives as long as this; beside the card, atomic accesses alone use it.
+            unsafe { AtomicU8::from_ptr(halt) }.store(1, Ordering::SeqCst);
+        }
+    }
+}
+
 /// Runs a job, on a thread of the device.
 pub(super) fn perform(Job { loaded, shared, run }: Job) {
     let shared = &shared;
-    let make = || State { loaded: loaded.clone(), kept: UnsafeCell::new(Kept::new(shared)), marks: Marks::new(shared) };
+    let make = || State {
+        loaded: loaded.clone(),
+        kept: UnsafeCell::new(Kept::new(shared)),
+        marks: Marks::new(shared),
+        halt: AtomicPtr::default(),
+    };
     let fail = |fault| run.fail(Failure { queue: loaded.queue, command: 0, fault });
     match run.kept_or(loaded.queue, make).filter(|state| Arc::ptr_eq(&state.loaded, &loaded)) {
         None => fail(Fault { code: Code::Internal, message: "the run was made for another program", numbers: [0, 0] }),
         Some(state) => {
             // SAFETY: see `State`.
             match unsafe { &mut *state.kept.get() } {
-                Ok(kept) => queue::run(shared, &loaded, &run, kept, &state.marks),
+                Ok(kept) => {
+                    state.begin(kept.halt_place());
+                    queue::run(shared, &loaded, &run, kept, &state.marks);
+                }
                 Err(fault) => {
                     fail(*fault);
                     // The next run of it tries again.

@@ -47,9 +47,9 @@ impl GraphRoom {
         Arc::new(GraphRoom { left: AtomicU64::new(taken.device.0), taken })
     }
 
-    /// The part of a graph with so many nodes; none where that much is not left.
-    pub fn take(self: &Arc<GraphRoom>, nodes: usize) -> Option<GraphShare> {
-        let bytes = self.taken.graph.0 + self.taken.node.0 * nodes as u64;
+    /// The part of so many graphs, of which each but one is a body, with so many nodes in all; none where that much is not left.
+    pub fn take(self: &Arc<GraphRoom>, graphs: usize, nodes: usize) -> Option<GraphShare> {
+        let bytes = self.taken.graph.0 * graphs as u64 + self.taken.node.0 * nodes as u64;
         let taken = self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(bytes));
         taken.is_ok().then(|| GraphShare { room: self.clone(), bytes })
     }
@@ -69,9 +69,11 @@ mod tests {
     fn no_more_graphs_than_there_is_room_for() {
         let taken = Taken { graph: Bytes(10), node: Bytes(3), device: Bytes(2 * 10 + 5 * 3), is_measured: true };
         let room = GraphRoom::new(taken);
-        let (first, second) = (room.take(3), room.take(2));
-        assert!(first.is_some() && second.is_some() && room.take(0).is_none());
+        let (first, second) = (room.take(1, 3), room.take(1, 2));
+        assert!(first.is_some() && second.is_some() && room.take(1, 0).is_none());
         drop(first);
-        assert!(room.take(4).is_none() && room.take(3).is_some());
+        assert!(room.take(1, 4).is_none() && room.take(1, 3).is_some());
+        // A body is a graph, too.
+        assert!(room.take(2, 0).is_none());
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use plimsoll_base::{Error, Result};
 use plimsoll_device::{Awaited, Bindings, BufferRef, Command, DeviceSpec, Place, Program, Round, Rounds, Run, Work};
 
+use super::bodies::{Body, bodies};
 use super::card::CudaCard;
 use crate::cudnn::ReadyConvolution;
 use crate::driver::Function;
@@ -13,6 +14,9 @@ use crate::source::{CudaSource, offsets};
 
 /// An argument that a command does not have.
 pub(super) const NONE: u32 = u32::MAX;
+
+/// The buffers of a program, by their numbers.
+pub(super) type BufferRefs<'a> = &'a [BufferRef];
 
 /// A program on a card.
 #[derive(Debug)]
@@ -24,10 +28,14 @@ pub(super) struct Loaded {
     pub buffers: Vec<BufferRef>,
     /// Those of them in feeds and fetches: they are elsewhere in every run.
     pub moving: Vec<u32>,
-    /// Whether some kernel finds faults.
+    /// Whether some kernel writes the fault word.
     pub can_fail: bool,
     /// The kernel that copies where a command may be passed over.
     pub copy: Option<Function>,
+    /// The parts that can be bodies of graphs.
+    pub bodies: Vec<Body>,
+    /// The kernel that decides whether they run; none where there are none, or where the driver does not have what it needs.
+    pub decide: Option<Function>,
     queues: usize,
     /// Whose kernels they are.
     _card: Arc<CudaCard>,
@@ -111,6 +119,8 @@ impl Loaded {
             moving: Vec::new(),
             can_fail: emitted.iter().flatten().any(|emitted| !emitted.faults.is_empty()),
             copy: copies.and_then(|copy| card.function(&copy.entry)),
+            bodies: Vec::new(),
+            decide: None,
             queues: queue as usize + 1,
             _card: card.clone(),
         };
@@ -118,6 +128,14 @@ impl Loaded {
         for (command, emitted) in commands.iter().zip(emitted) {
             loaded.command(card, command, (emitted, &mut rounds)).map_err(|error| error.at_node(&*command.label))?;
         }
+        loaded.bodies = bodies(&loaded.steps, &loaded.buffers);
+        if !loaded.bodies.is_empty() {
+            // In a module of its own: all else works on a driver that cannot load it.
+            let decide = emit::decide()?;
+            loaded.decide = card.load(&[&decide]).ok().and_then(|()| card.function(&decide.entry));
+        }
+        // A run can be given up in a loop.
+        loaded.can_fail |= loaded.decide.is_some() && loaded.bodies.iter().any(|body| body.repeats);
         Ok(loaded)
     }
 

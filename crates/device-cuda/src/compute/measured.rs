@@ -5,12 +5,15 @@ use std::time::{Duration, Instant};
 use plimsoll_base::{Bytes, Error, Result};
 
 use super::card::CudaCard;
-use crate::driver::{Graph, GraphExec, Mapping, Stream, Trouble};
+use crate::driver::{Function, Graph, GraphExec, Mapping, Stream, Trouble};
 use crate::emit;
 use crate::overhead::Taken;
 
 /// Graphs that are made, and the nodes of each. All stay until the last is there: the driver may keep what goes.
 const GRAPHS: [(u64, u64); 4] = [(64, 1), (16, 10), (8, 100), (8, 1000)];
+/// Graphs with a loop in each, and the nodes of one: a decision, the loop, and a decision in its body.
+const WITH_BODIES: u64 = 16;
+const WITH_BODY: u64 = 3;
 /// A logical device keeps room for so many graphs, with so many nodes in all.
 const KEPT: (u64, u64) = (16, 2000);
 
@@ -24,6 +27,8 @@ pub struct Measured {
     pub module: Bytes,
     /// For that many executable graphs of that many nodes.
     pub graphs: Vec<(u64, u64, Bytes)>,
+    /// For that many with a body of one node, where the driver has such.
+    pub bodies: Option<(u64, Bytes)>,
     /// What follows for a graph and a node, and what a logical device should keep.
     pub taken: Taken,
 }
@@ -93,9 +98,27 @@ impl CudaCard {
         }
         let of = |(count, nodes): (u64, u64)| graphs.iter().find(|graph| (graph.0, graph.1) == (count, nodes)).map_or(0, |graph| graph.2.0);
         // Nothing is smaller than a byte: also a driver that takes memory in large pieces is not taken to need none.
-        let graph = Bytes(of(GRAPHS[0]).div_ceil(GRAPHS[0].0).max(1));
         let node = Bytes(of(GRAPHS[3]).div_ceil(GRAPHS[3].0 * GRAPHS[3].1).max(1));
+        let decide = emit::decide()?;
+        let decide = self.load(&[&decide]).ok().and_then(|()| self.function(&decide.entry));
+        since()?;
+        let looping = |decide: Function| {
+            let mut graph = Graph::new(&context)?;
+            let condition = graph.condition()?;
+            graph.kernel(decide, 1, 1, &mut [0; 8])?;
+            graph.body(condition, true, |body| body.kernel(decide, 1, 1, &mut [0; 8]))?;
+            graph.instantiate(&streams[0])
+        };
+        let made = decide.map(|decide| (0..WITH_BODIES).map(|_| looping(decide)).collect());
+        let made: Option<Vec<GraphExec>> = made.and_then(std::result::Result::<_, Trouble>::ok);
+        let bodies = match &made {
+            Some(_) => Some((WITH_BODIES, since()?)),
+            None => None,
+        };
+        // A body is charged as a graph of its own.
+        let with_body = bodies.map_or(0, |(count, bytes)| (bytes.0.div_ceil(count).saturating_sub(WITH_BODY * node.0)).div_ceil(2));
+        let graph = Bytes(of(GRAPHS[0]).div_ceil(GRAPHS[0].0).max(with_body).max(1));
         let device = Bytes(graph.0 * KEPT.0 + node.0 * KEPT.1).round_up(1 << 20);
-        Ok(Measured { streams: streams_take, module, graphs, taken: Taken { graph, node, device, is_measured: true } })
+        Ok(Measured { streams: streams_take, module, graphs, bodies, taken: Taken { graph, node, device, is_measured: true } })
     }
 }

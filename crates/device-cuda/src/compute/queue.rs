@@ -20,6 +20,8 @@ pub(super) const PIECE: usize = 1 << 20;
 /// Where the fault word lies in pinned memory, behind the pieces, and a byte behind it.
 const WORD: usize = 2 * PIECE;
 const BYTE: usize = WORD + 8;
+/// Where the byte lies by which a loop on the card is given up.
+const HALT: usize = WORD + 16;
 
 /// What a device has for its queues.
 #[derive(Debug)]
@@ -87,6 +89,11 @@ impl Kept {
     /// Where the fault word lies in pinned memory.
     pub fn fault_place(&self) -> *mut u8 {
         self.pinned.at(WORD, 8)
+    }
+
+    /// The byte of pinned memory by which a loop on the card is given up: where it is not 0.
+    pub fn halt_place(&self) -> *mut u8 {
+        self.pinned.at(HALT, 1)
     }
 
     /// Makes the graphs where it is time. They are used where commands are not timed one by one.
@@ -463,6 +470,10 @@ impl<'a> Queue<'a> {
             NO_FAULT => {
                 self.pay(owed, u32::MAX);
                 Ok(())
+            }
+            word if self.run.has_failed() && emit::fault_of(word).is_some_and(|(number, _)| number == emit::GIVEN_UP) => {
+                self.pay(owed, emit::command_of(word));
+                Err(Ended::Elsewhere)
             }
             word => {
                 let failure = self.fault(word);

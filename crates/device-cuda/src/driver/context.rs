@@ -26,6 +26,8 @@ pub(crate) struct Context {
     pub granularity: u64,
     pub capability: (u32, u32),
     lost: AtomicBool,
+    /// Whether the driver has refused a graph with bodies.
+    refuses_bodies: AtomicBool,
     /// The way of the host's own reads and writes.
     way: Mutex<Option<(Stream, Pinned)>>,
     /// The bytes of ledgers that it counts for. They go back after the context has ended.
@@ -62,13 +64,23 @@ impl Context {
             Ok((device, has_virtual_memory, granularity as u64, handle))
         };
         let (device, has_virtual_memory, granularity, handle) = opened().map_err(|trouble| driver.error(&what, trouble))?;
-        let (lost, way) = (AtomicBool::new(false), Mutex::new(None));
+        let (lost, refuses_bodies, way) = (AtomicBool::new(false), AtomicBool::new(false), Mutex::new(None));
         let (driver, capability, charges) = (driver.clone(), card.capability, Mutex::default());
-        let context = Context { driver, device, handle, granularity, capability, lost, way, charges };
+        let context = Context { driver, device, handle, granularity, capability, lost, refuses_bodies, way, charges };
         if !has_virtual_memory || granularity == 0 || !granularity.is_multiple_of(256) {
             return Err(Error::failed_precondition(format!("{what} has no virtual memory that programs can map")));
         }
         Ok(Arc::new(context))
+    }
+
+    /// Whether graphs here are made without bodies, since the driver has refused one.
+    pub fn refuses_bodies(&self) -> bool {
+        self.refuses_bodies.load(Ordering::Relaxed)
+    }
+
+    /// From now on they are.
+    pub fn without_bodies(&self) {
+        self.refuses_bodies.store(true, Ordering::Relaxed);
     }
 
     /// Whether this card copies from and to the memory of another one by itself.

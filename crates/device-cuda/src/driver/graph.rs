@@ -3,7 +3,7 @@
 use std::ffi::c_void;
 use std::sync::Arc;
 
-use super::raw::{self, CopyNode, CopySide, FillNode, Handle, KernelNode, Trouble};
+use super::raw::{self, ConditionalNode, CopyNode, CopySide, FillNode, Handle, KernelNode, Trouble};
 use super::{Argument, Context, Function, Stream, call};
 
 /// A graph that is being made: each node comes behind the one before. The calling thread is in the card's context.
@@ -13,6 +13,21 @@ pub(crate) struct Graph {
     handle: Handle,
     last: Option<Handle>,
     nodes: usize,
+    /// The bodies in it, and in these.
+    bodies: usize,
+    /// A body goes with its graph.
+    is_body: bool,
+}
+
+/// The value that a conditional node looks at: a kernel sets it. It is 0 when a graph is launched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Condition(u64);
+
+impl Condition {
+    /// What a kernel that sets it is given.
+    pub fn handle(self) -> u64 {
+        self.0
+    }
 }
 
 /// The longest copy that is a node: the driver bounds the length of a row.
@@ -23,7 +38,7 @@ impl Graph {
     pub fn new(context: &Arc<Context>) -> Result<Graph, Trouble> {
         let mut handle = std::ptr::null_mut();
         call!(context.driver, graph_create(&mut handle, 0))?;
-        Ok(Graph { context: context.clone(), handle, last: None, nodes: 0 })
+        Ok(Graph { context: context.clone(), handle, last: None, nodes: 0, bodies: 0, is_body: false })
     }
 
     fn add(&mut self, add: impl FnOnce(&Context, *mut Handle, Handle, *const Handle, usize) -> Result<(), Trouble>) -> Result<(), Trouble> {
@@ -75,24 +90,70 @@ impl Graph {
         Ok(())
     }
 
-    /// How many nodes it has, those of its children among them.
+    /// A condition for one conditional node of this graph.
+    pub fn condition(&mut self) -> Result<Condition, Trouble> {
+        let mut handle = 0;
+        let context = self.context.handle();
+        call!(self.context.driver, graph_condition(&mut handle, self.handle, context, 0, raw::WITH_DEFAULT))?;
+        Ok(Condition(handle))
+    }
+
+    /// A body that runs once where the condition is not 0, or, where it `repeats`, as long as the condition is not 0. `fill` adds the body's
+    /// nodes: kernels, copies, fills, children without conditions, and bodies.
+    pub fn body(
+        &mut self,
+        condition: Condition,
+        repeats: bool,
+        fill: impl FnOnce(&mut Graph) -> Result<(), Trouble>,
+    ) -> Result<(), Trouble> {
+        let mut node = ConditionalNode {
+            kind: raw::CONDITIONAL,
+            reserved: [0; 3],
+            condition: condition.0,
+            form: if repeats { raw::WHILE } else { raw::IF },
+            count: 1,
+            bodies: std::ptr::null(),
+            context: self.context.handle(),
+            rest: [0; 26],
+        };
+        let edges = std::ptr::null();
+        self.add(|context, place, graph, after, count| call!(context.driver, graph_node(place, graph, after, edges, count, &mut node)))?;
+        // SAFETY: the driver gave a list of one body, which lives as long as the node.
+        let handle = unsafe { node.bodies.as_ref() }.copied().ok_or(Trouble::INVALID_VALUE)?;
+        let mut body = Graph { context: self.context.clone(), handle, last: None, nodes: 0, bodies: 0, is_body: true };
+        fill(&mut body)?;
+        self.nodes += body.nodes;
+        self.bodies += 1 + body.bodies;
+        Ok(())
+    }
+
+    /// How many nodes it has, those of its children and bodies among them.
     pub fn nodes(&self) -> usize {
         self.nodes
+    }
+
+    /// How many graphs it is: itself, and its bodies.
+    pub fn graphs(&self) -> usize {
+        1 + self.bodies
     }
 
     /// The graph, ready to be launched on the context's streams, and on the card already.
     pub fn instantiate(self, stream: &Stream) -> Result<GraphExec, Trouble> {
         let mut handle = std::ptr::null_mut();
         call!(self.context.driver, graph_instantiate(&mut handle, self.handle, 0))?;
-        let executable = GraphExec { context: self.context.clone(), handle };
-        call!(self.context.driver, graph_upload(handle, stream.handle()))?;
+        let context = self.context.clone();
+        let _conditions = (self.bodies > 0).then_some(self);
+        let executable = GraphExec { context, handle, _conditions };
+        call!(executable.context.driver, graph_upload(handle, stream.handle()))?;
         Ok(executable)
     }
 }
 
 impl Drop for Graph {
     fn drop(&mut self) {
-        let _ = call!(self.context.driver, graph_destroy(self.handle));
+        if !self.is_body {
+            let _ = call!(self.context.driver, graph_destroy(self.handle));
+        }
     }
 }
 
@@ -157,6 +218,8 @@ impl Spot {
 pub(crate) struct GraphExec {
     context: Arc<Context>,
     handle: Handle,
+    /// What it was made from, where that has conditions: they belong to it.
+    _conditions: Option<Graph>,
 }
 
 // SAFETY: it may be used from any thread, one at a time.

@@ -45,14 +45,16 @@ use call;
 /// The oldest driver: it runs what CUDA 13.0 compiles.
 const OLDEST: (u32, u32) = (13, 0);
 
-/// Functions that a driver can do without: contexts are not looked for, cards do not reach each other, cuDNN's work is no part of graphs, and nothing is
-/// timed.
-const OPTIONAL: [&str; 9] = [
+/// Functions that a driver can do without: contexts are not looked for, cards do not reach each other, cuDNN's work is no part of graphs, loops
+/// are none, and nothing is timed.
+const OPTIONAL: [&str; 11] = [
     "context_flags",
     "context_state",
     "can_reach",
     "copy_across",
     "graph_child",
+    "graph_condition",
+    "graph_node",
     "graph_nodes",
     "capture_begin",
     "capture_end",

@@ -158,6 +158,31 @@ pub(crate) struct FillNode {
     pub height: usize,
 }
 
+/// `CUgraphNodeParams` of a node of kind 13, `CUDA_CONDITIONAL_NODE_PARAMS`.
+#[repr(C)]
+pub(crate) struct ConditionalNode {
+    pub kind: c_int,
+    pub reserved: [c_int; 3],
+    pub condition: c_ulonglong,
+    pub form: c_int,
+    pub count: c_uint,
+    /// The driver's own list of bodies, set by the driver.
+    pub bodies: *const Handle,
+    pub context: Handle,
+    pub rest: [u64; 26],
+}
+
+const _: () = assert!(size_of::<ConditionalNode>() == 256);
+
+/// `CU_GRAPH_NODE_TYPE_CONDITIONAL`.
+pub(crate) const CONDITIONAL: c_int = 13;
+/// `CU_GRAPH_COND_TYPE_IF`.
+pub(crate) const IF: c_int = 0;
+/// `CU_GRAPH_COND_TYPE_WHILE`.
+pub(crate) const WHILE: c_int = 1;
+/// `CU_GRAPH_COND_ASSIGN_DEFAULT`: a condition has its first value at every launch.
+pub(crate) const WITH_DEFAULT: c_uint = 1;
+
 /// `CU_MEM_ACCESS_FLAGS_PROT_READWRITE`.
 pub(crate) const READ_WRITE: c_int = 3;
 /// `CU_MEMHOSTALLOC_PORTABLE`: of all contexts.
@@ -231,6 +256,8 @@ functions! {
     graph_copy: unsafe extern "C" fn(*mut Handle, Handle, *const Handle, usize, *const CopyNode, Handle) -> c_uint = c"cuGraphAddMemcpyNode";
     graph_fill: unsafe extern "C" fn(*mut Handle, Handle, *const Handle, usize, *const FillNode, Handle) -> c_uint = c"cuGraphAddMemsetNode";
     graph_child: unsafe extern "C" fn(*mut Handle, Handle, *const Handle, usize, Handle) -> c_uint = c"cuGraphAddChildGraphNode";
+    graph_condition: unsafe extern "C" fn(*mut c_ulonglong, Handle, Handle, c_uint, c_uint) -> c_uint = c"cuGraphConditionalHandleCreate";
+    graph_node: unsafe extern "C" fn(*mut Handle, Handle, *const Handle, *const c_void, usize, *mut ConditionalNode) -> c_uint = c"cuGraphAddNode_v2";
     graph_nodes: unsafe extern "C" fn(Handle, *mut Handle, *mut usize) -> c_uint = c"cuGraphGetNodes";
     capture_begin: unsafe extern "C" fn(Handle, c_int) -> c_uint = c"cuStreamBeginCapture_v2";
     capture_end: unsafe extern "C" fn(Handle, *mut Handle) -> c_uint = c"cuStreamEndCapture";

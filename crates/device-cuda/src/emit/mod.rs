@@ -8,6 +8,7 @@
 
 mod conv;
 mod copy;
+mod decide;
 mod depthwise;
 mod expr;
 mod exprs;
@@ -28,6 +29,7 @@ mod write;
 use std::collections::BTreeSet;
 
 pub(crate) use copy::{copy, copy_blocks};
+pub use decide::decide;
 pub(crate) use movement::{Packed, packed};
 pub(crate) use pad::pad;
 
@@ -163,6 +165,9 @@ pub fn command_of(word: u64) -> u32 {
 
 /// A fault word that no kernel has written.
 pub const NO_FAULT: u64 = u64::MAX;
+
+/// The number of what is no command's fault: the run was given up while a loop ran on the card.
+pub const GIVEN_UP: u32 = 0;
 
 /// The number of a fault and the element that has it, from a fault word; none where there is no fault.
 pub fn fault_of(word: u64) -> Option<(u32, u64)> {

@@ -109,11 +109,13 @@ fn card_overhead() {
     }
     let graphs: Vec<Value> =
         measured.graphs.iter().map(|(graphs, nodes, bytes)| json!({"graphs": graphs, "nodes": nodes, "bytes": bytes.0})).collect();
+    let bodies = measured.bodies.map(|(graphs, bytes)| json!({"graphs": graphs, "bytes": bytes.0}));
+    assert!(bodies.is_some() || checked.machine.is_none());
     checked.write_json(
         "overhead.json",
         &json!({
             "card": card.name(), "driver": format!("{}.{}", version.0, version.1), "context_bytes": context.0, "granularity_bytes": card.granularity(),
-            "streams": 16, "streams_bytes": measured.streams.0, "module_bytes": measured.module.0, "graphs": graphs,
+            "streams": 16, "streams_bytes": measured.streams.0, "module_bytes": measured.module.0, "graphs": graphs, "with_bodies": bodies,
         }),
     );
     checked.write("overhead.txt", &taken.text(card.name()));

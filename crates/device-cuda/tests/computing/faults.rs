@@ -29,7 +29,7 @@ fn command(work: Work, args: Vec<BufferRef>) -> Command {
     Command { work, args, scratch: None, worker_scratch: None, guard: None, waits: vec![], label: "node".into() }
 }
 
-fn kernel(request: KernelRequest, args: Vec<BufferRef>) -> Command {
+pub fn kernel(request: KernelRequest, args: Vec<BufferRef>) -> Command {
     let variant = CudaLibrary.variants(&any_card(), &request).unwrap().remove(0);
     command(Work::Kernel(KernelCall { request: Arc::new(request), variant: Arc::new(variant), step: 0 }), args)
 }

@@ -3,6 +3,7 @@
 mod across;
 mod batched;
 mod beside;
+mod bodies;
 mod card;
 mod convolutions;
 mod descriptors;

@@ -23,7 +23,8 @@ fn kernels_compile_for_all_cards_without_spills() {
     // Of products and convolutions some of the small ones.
     let some = anchors::products(10).into_iter().step_by(4).chain(anchors::convolutions(12).into_iter().step_by(6));
     let requests = short_kernels().into_iter().chain(some).map(|case| case.request).chain(anchors::large_convolutions());
-    let kernels: Vec<Kernel> = requests.filter_map(|request| emit::emit(&request).ok()).flat_map(|emitted| emitted.kernels).collect();
+    let emitted = requests.filter_map(|request| emit::emit(&request).ok()).flat_map(|emitted| emitted.kernels);
+    let kernels: Vec<Kernel> = emitted.chain([emit::decide().unwrap()]).collect();
     let program = emit::program(&kernels);
     for architecture in ["sm_80", "sm_90a", "sm_100a"] {
         let options = [emit::OPTIONS, &["--ptxas-options=-v"]].concat();

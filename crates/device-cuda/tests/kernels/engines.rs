@@ -26,7 +26,7 @@ pub struct Run {
 }
 
 impl Run {
-    fn job(&self) -> Job {
+    pub fn job(&self) -> Job {
         let mut job = Job::default();
         // Arguments, buffers between, the fault word.
         for input in &self.inputs {
@@ -61,7 +61,7 @@ impl Run {
     }
 
     /// The outputs, or the fault's message.
-    fn result(&self, job: &Job) -> Result<Vec<Vec<u8>>, String> {
+    pub fn result(&self, job: &Job) -> Result<Vec<Vec<u8>>, String> {
         let word = u64::from_le_bytes(job.buffers.last().unwrap()[..].try_into().unwrap());
         if let Some((number, element)) = emit::fault_of(word) {
             assert_eq!(word >> 44, 5, "{}: the command of the fault", self.name);
@@ -88,15 +88,19 @@ impl Run {
 
     /// Fails the test where a result is not the expected one.
     pub fn compare(&self, engine: &str, result: &Result<Vec<Vec<u8>>, String>) {
-        let what = format!("{} by {engine}", self.name);
+        if let Some(why) = self.differs(result) {
+            panic!("{} by {engine}{why}", self.name);
+        }
+    }
+
+    /// How a result is not the expected one.
+    pub fn differs(&self, result: &Result<Vec<Vec<u8>>, String>) -> Option<String> {
         match (result, &self.expected) {
-            (Err(fault), Err(expected)) => assert_eq!(fault, expected, "{what}"),
-            (Ok(results), Ok(expected)) => {
-                for (at, (result, expected)) in results.iter().zip(expected).enumerate() {
-                    compare(&format!("{what}, result {at}"), self.types[at], self.near, result, expected);
-                }
-            }
-            (result, expected) => panic!("{what}: {:?} and not {:?}", result.as_ref().err(), expected.as_ref().err()),
+            (Err(fault), Err(expected)) => (fault != expected).then(|| format!(": {fault} and not {expected}")),
+            (Ok(results), Ok(expected)) => results.iter().zip(expected).enumerate().find_map(|(at, (result, expected))| {
+                differ(self.types[at], self.near, result, expected).map(|why| format!(", result {at}{why}"))
+            }),
+            (result, expected) => Some(format!(": {:?} and not {:?}", result.as_ref().err(), expected.as_ref().err())),
         }
     }
 }
@@ -110,9 +114,11 @@ fn integer(data_type: DataType, bytes: &[u8], element: u64) -> i64 {
     }
 }
 
-fn compare(what: &str, data_type: DataType, near: Near, result: &[u8], expected: &[u8]) {
+fn differ(data_type: DataType, near: Near, result: &[u8], expected: &[u8]) -> Option<String> {
     let size = data_type.size().unwrap();
-    assert_eq!(result.len(), expected.len(), "{what}");
+    if result.len() != expected.len() {
+        return Some(format!(" of {} bytes and not {}", result.len(), expected.len()));
+    }
     for (at, (a, b)) in result.chunks(size).zip(expected.chunks(size)).enumerate() {
         if a == b {
             continue;
@@ -134,7 +140,7 @@ fn compare(what: &str, data_type: DataType, near: Near, result: &[u8], expected:
                 let [x, y] = [a, b].map(|bytes| Bf16::from_bits(u16::from_le_bytes(bytes.try_into().unwrap())).to_f32());
                 (f64::from(x), f64::from(y), 1.0 / 128.0)
             }
-            _ => panic!("{what}, element {at}: {a:?} and not {b:?}"),
+            _ => return Some(format!(", element {at}: {a:?} and not {b:?}")),
         };
         // No number is any other that is none.
         if x.is_nan() && y.is_nan() {
@@ -146,8 +152,11 @@ fn compare(what: &str, data_type: DataType, near: Near, result: &[u8], expected:
             Near::Rounded(..) if size == 2 => 2.0 * unit * y.abs().max(1.0),
             Near::Of(size, units) | Near::Rounded(size, units) => units * unit * size.max(y.abs()),
         };
-        assert!(x == y && near != Near::Exact || (x - y).abs() <= allowed && allowed > 0.0, "{what}, element {at}: {x:e} and not {y:e}");
+        if !(x == y && near != Near::Exact || (x - y).abs() <= allowed && allowed > 0.0) {
+            return Some(format!(", element {at}: {x:e} and not {y:e}"));
+        }
     }
+    None
 }
 
 /// A result of an engine.

@@ -8,6 +8,7 @@ mod card;
 mod cases;
 mod compiled;
 mod cudnn;
+mod deciding;
 mod engines;
 mod expressions;
 mod hostile;
@@ -16,6 +17,7 @@ mod hostile;
 mod machine;
 mod making;
 mod normalizing;
+mod planted;
 mod wide;
 
 use cases::Case;

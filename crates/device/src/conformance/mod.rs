@@ -1,5 +1,5 @@
 //! The contract of every device, as a suite that a device crate runs on its own devices: reserving, loading, submitting, waiting
-//! across queues, copies in every direction, failures, loss, close. Panics where a device does otherwise.
+//! across queues, copies in every direction, loops, failures, loss, close. Panics where a device does otherwise.
 //!
 //! Nothing here takes it that work is done when a call returns: only [`Device::drive`] says that a run is over. Nothing reaches a
 //! device's memory but its own kernels, copies, and [`plimsoll_memory::Block::read`] and `write`.
@@ -8,6 +8,7 @@ mod kernel;
 mod library;
 mod loops;
 mod memory;
+mod nested;
 mod runs;
 
 use std::sync::Arc;
@@ -64,6 +65,9 @@ pub fn run_all(rig: &dyn Rig) {
     runs::a_failure_ends_the_run_and_nothing_else(rig);
     runs::runs_go_side_by_side(rig);
     runs::a_device_may_be_lost_in_the_last_command(rig);
+    nested::loops_of_one_queue_lie_in_each_other(rig);
+    nested::a_failure_in_a_loop_ends_it(rig);
+    nested::a_loop_without_an_end_can_be_given_up(rig);
     loops::several_queues_go_round_together(rig);
     loops::shared_loops_lie_in_each_other(rig);
     loops::a_failure_in_one_queue_ends_the_loop(rig);

@@ -8,7 +8,7 @@ use plimsoll_base::Code;
 use plimsoll_memory::Address;
 
 use super::{Bound, Loaded, Step, is_wanted, next};
-use crate::{Bindings, Executable, Failure, Fault, Run, Threads};
+use crate::{Bindings, Executable, Failure, Fault, Run, RunState, Threads};
 
 /// How a device runs the commands of its queues.
 pub trait Engine: Send + Sync + 'static {
@@ -56,6 +56,8 @@ struct Addresses {
 // SAFETY: `bound` is written by the thread that has the job, and there is one job at a time for a queue of a run: a run is
 // submitted again only when it is over.
 unsafe impl Sync for Addresses {}
+
+impl RunState for Addresses {}
 
 impl<E: Engine> Streams<E> {
     /// Without threads yet.

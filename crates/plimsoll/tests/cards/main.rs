@@ -5,6 +5,10 @@
 #[allow(dead_code, reason = "tests of several crates share it")]
 mod machine;
 
+#[path = "../../../device-cuda/tests/computing/driver.rs"]
+#[allow(dead_code, unused_macros, unused_imports, reason = "tests of several crates share it")]
+mod driver;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,6 +24,7 @@ use plimsoll_kernels::CpuKernels;
 use plimsoll_memory::Ledger;
 use plimsoll_request::KernelRequest;
 
+use driver::Driver;
 use machine::Machine;
 use plimsoll_mock_driver::Idle;
 
@@ -149,6 +154,9 @@ fn cases() -> Vec<PathBuf> {
 fn replay(part: usize, of: usize) {
     let Some(rig) = Rig::new(&format!("cases-{part}"), part == 0) else { return };
     let only = std::env::var("PLIMSOLL_CASE").ok();
+    let driver = Driver::open(&rig.machine);
+    let bodies = || driver.calls(Some("cuGraphAddNode"));
+    let before = bodies();
     let mut computed = 0;
     let mut failed = Vec::new();
     for folder in cases().into_iter().skip(part).step_by(of) {
@@ -163,6 +171,8 @@ fn replay(part: usize, of: usize) {
     }
     assert!(failed.is_empty(), "{} cases failed:\n{}", failed.len(), failed.join("\n"));
     assert!(computed * 4 >= cases().len() / of * 3 || only.is_some(), "{computed} cases used the card");
+    let bodies = bodies() - before;
+    assert!(bodies >= 12 || only.is_some(), "the card decides about {bodies} loops and branches");
 }
 
 #[test]
