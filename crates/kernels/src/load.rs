@@ -50,6 +50,9 @@ fn class_of(request: &KernelRequest) -> Class {
     }
 }
 
+/// Steps of an expression that take as long as the softmax of an element.
+const SOFTMAX: f64 = 5.0;
+
 fn load_of(isa: Isa, class: Class, request: &KernelRequest, cost: &Cost) -> Load {
     // In floats: a request from a file may have any sizes.
     let padding = |columns: u64| (columns as f64 / lanes(isa)).ceil() * lanes(isa) / columns.max(1) as f64;
@@ -73,13 +76,10 @@ fn load_of(isa: Isa, class: Class, request: &KernelRequest, cost: &Cost) -> Load
         }
         KernelRequest::Attention(request) => {
             let product = |spec: &ProductSpec| 2.0 * [spec.batch, spec.m, spec.n, spec.k].map(|size| size as f64).iter().product::<f64>();
-            let products = [&request.scores, &request.values].map(|spec| (product(spec), padding(spec.n)));
-            let flops: f64 = products.iter().map(|(flops, _)| flops).sum();
-            Load {
-                class,
-                issued: products.iter().map(|(flops, padding)| flops * padding).sum(),
-                elementwise: (cost.flops - flops).max(0.0),
-            }
+            let issued = [&request.scores, &request.values].map(|spec| product(spec) * padding(spec.n)).iter().sum();
+            let scores: f64 = request.shape.iter().map(|size| *size as f64).product();
+            let between = request.between.as_ref().map_or(0.0, |between| between.expr.flops());
+            Load { class, issued, elementwise: (between + SOFTMAX) * scores }
         }
         KernelRequest::ConvBackpropFilter { spec, .. } | KernelRequest::ConvBackpropFilterSums { spec, .. } => {
             Load { class, issued: cost.flops * padding(spec.out_c), elementwise: 0.0 }

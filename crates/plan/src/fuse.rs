@@ -34,7 +34,8 @@ pub(crate) fn fuse(request: &Request<'_>, lir: &mut Lir) -> Result<()> {
         *lir = apart;
         join_all(request, lir, &refusing)?;
     }
-    patches(request, lir, Stage::Joined, Pass::Fuse)
+    patches(request, lir, Stage::Joined, Pass::Fuse)?;
+    lir.drop_dead()
 }
 
 /// Joins works wherever that is possible; on `careful` devices only where there is a kernel for the result. The other devices that
