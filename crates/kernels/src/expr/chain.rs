@@ -140,6 +140,9 @@ impl Chain {
                 _ => {}
             }
             let current = value?;
+            if chain.links.len() == MOST {
+                return None;
+            }
             let link = if uses.last[current.0 as usize] == at { chain.link(instrs, instr, current, (shape, operands)) } else { None };
             match (link, functions) {
                 (Some(link), _) => {

@@ -92,8 +92,8 @@ impl<T: Real> Row<T> {
         Row { start, len }
     }
 
-    /// The same row, without a word to the compiler: where it knows that a loop reads and writes one row, it takes several groups at a
-    /// time and gathers their lanes, which is slow.
+    /// The same row, which the compiler takes for another one. Where it knows that a loop reads and writes one row, it gathers lanes of
+    /// several groups, which is slow.
     #[inline(always)]
     fn apart(self) -> Row<T> {
         Row { start: std::hint::black_box(self.start), ..self }

@@ -16,8 +16,10 @@ use crate::simd::Isa;
 
 /// Bytes of a block's scores.
 const BLOCK: usize = 128 << 10;
-/// The least rows of a block, where there are more: as many as a tile of the products has.
-const LEAST: usize = 12;
+/// Rows of a block that are worth a copy of its keys, where there are so many.
+const COPIED: usize = 48;
+/// The least rows of a block, so that all threads have one.
+const LEAST: usize = 24;
 /// The most further operands of the expression.
 const MOST_OPERANDS: usize = 8;
 /// Blocks that are enough for any number of threads.
@@ -65,11 +67,10 @@ pub fn attention(isa: Isa, request: &Attention) -> Result<Prepared> {
     Ok(Prepared { chunks, scratch: 0, per_worker: (block_bytes + scratch) as u64, cost, in_place: Vec::new(), kernel: Arc::new(kernel) })
 }
 
-/// Rows of a block: as many as stay in the cache, but enough blocks for all threads.
+/// Rows of a block: as many as stay in the cache or pay for a copy of the keys, but enough blocks for all threads.
 fn rows_of_block(batch: usize, m: usize, n: usize) -> usize {
-    let cached = BLOCK / (4 * n.max(1));
-    let shared = (batch.saturating_mul(m) / BLOCKS).max(LEAST);
-    let most = cached.min(shared).max(LEAST);
+    let cached = (BLOCK / (4 * n.max(1))).max(COPIED);
+    let most = (batch.saturating_mul(m) / BLOCKS).max(LEAST).min(cached);
     m.div_ceil(m.div_ceil(most).max(1)).max(1)
 }
 

@@ -155,7 +155,7 @@ struct Groups {
     terms_fit: [bool; 2],
 }
 
-/// The product of matrices whose batch, rows, columns and terms are these labels, outermost first, and that are read and written where
+/// The product of matrices whose batch, rows, columns and terms are these labels, outermost first. Matrices are read and written where
 /// they lie: `strides` are the distances along each label in A, B and C. None where no product can do that.
 pub(crate) fn product_of([batch, rows, columns, terms]: [Vec<usize>; 4], strides: [&[u64]; 3], sizes: &[u64]) -> Option<ProductSpec> {
     let [a, b, c] = strides;

@@ -139,7 +139,7 @@ fn rows_are_done_part_by_part_where_that_takes_less() {
     let x = float(&mut b, "x");
     let w = b.get_variable("w", DataType::Float, [16, 64], &Initializer::Zeros).unwrap();
     let wide = b.matmul(x, w.value).name("wide").build().unwrap();
-    let soft = b.op("Softmax").input(wide).name("soft").build().unwrap();
+    let soft = b.op("LogSoftmax").input(wide).name("soft").build().unwrap();
     let back = b.op("MatMul").inputs([soft, w.value]).attr("transpose_b", AttrValue::Bool(true)).name("back").build().unwrap();
     b.reduce_sum(back, None).name("total").build().unwrap();
     let lines = Lines { most: vec![Some(Bytes::ZERO)], ..Lines::NONE };

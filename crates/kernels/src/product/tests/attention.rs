@@ -5,8 +5,8 @@ use plimsoll_request::attention::Attention;
 use super::*;
 use crate::nn::softmax;
 
-/// How what is between changes a score: not at all, by a number, by a number and an operand for each column of a group of heads, by the
-/// operand and the score twice.
+/// How what is between changes a score: not at all, or by a number. `Mask` adds an operand for each column of a group of heads, and
+/// `Twice` reads the score again.
 #[derive(Clone, Copy, Debug)]
 enum Between {
     Nothing,

@@ -182,8 +182,8 @@ fn divided(mut dims: Vec<Dim>, sizes: [u64; 3]) -> Option<Lies> {
     dims.iter().all(|(size, _)| *size == 1).then_some(lies)
 }
 
-/// The same products of arguments that lie there. None where no product reads them so, where products would be others, or where one
-/// product would have a place of its own: nothing is computed behind such a one in the same work.
+/// The same products of arguments that lie there. None where no product reads them so, or where products would be others. None where a
+/// single product would have a place of its own: nothing is computed behind such a one in the same work.
 fn placed(spec: &ProductSpec, [a, b, c]: [Lies; 3]) -> Option<ProductSpec> {
     let [a_batch, a_rows, a_columns] = a;
     let [b_batch, b_rows, b_columns] = b;

@@ -25,6 +25,9 @@ struct Scores {
 fn attention(works: &dyn Works, work: WorkId) -> Option<Patch> {
     let (values, None) = product(works, work)? else { return None };
     let [shares, of_values] = works.inputs(work) else { return None };
+    if of_values.value == shares.value {
+        return None;
+    }
     let softmax = alone(works, shares, work)?;
     let Computes::Request(request @ KernelRequest::Nn(Nn::Softmax { log: false, data_type: DataType::Float, rows, classes })) =
         works.computes(softmax)
