@@ -103,7 +103,7 @@ fn dense(batch: u64, [rows, columns]: [u64; 2]) -> Lies {
     [vec![(batch, rows * columns)], vec![(rows, columns)], vec![(columns, 1)]]
 }
 
-/// The operand before it was transposed, where only products read what that made.
+/// The operand before it was transposed, which nothing else reads: several products read what is moved once faster.
 fn before(works: &dyn Works, operand: &View, reader: WorkId, batch: u64, matrix: [u64; 2], request: &KernelRequest) -> Option<Before> {
     let work = works.maker(operand.value)?;
     let Computes::Request(transposing @ KernelRequest::Movement { movement: Movement::Transpose { shape, perm }, .. }) =
@@ -111,15 +111,8 @@ fn before(works: &dyn Works, operand: &View, reader: WorkId, batch: u64, matrix:
     else {
         return None;
     };
-    let is_product = |reader: &WorkId| {
-        let anchor = match works.computes(*reader) {
-            Computes::Anchor(anchor, _) | Computes::Request(KernelRequest::Anchor { anchor, .. }) => anchor,
-            _ => return false,
-        };
-        matches!(anchor, Anchor::Product(..))
-    };
-    let is_all = works.readers(operand.value).iter().all(is_product) && !works.is_kept(operand.value);
-    if !is_all || !works.absorbs(reader, work) || !works.takes(reader, transposing, request) {
+    let is_alone = *works.readers(operand.value) == [reader] && !works.is_kept(operand.value);
+    if !is_alone || !works.absorbs(reader, work) || !works.takes(reader, transposing, request) {
         return None;
     }
     let view = works.inputs(work).first()?.clone();
