@@ -8,7 +8,8 @@ use plimsoll_device::{Args, Cost, CpuKernel, Fault, Prepared};
 use plimsoll_request::anchor::Epilogue;
 use plimsoll_request::attention::Attention;
 
-use super::blocked::{Blocked, Tuning, blocked};
+use super::blocked::{Blocked, blocked, reads_panels};
+use super::cut::Tuning;
 use crate::expr::{Bases, TileProgram};
 use crate::nn::softmax_in_place;
 use crate::packing::Order;
@@ -28,10 +29,15 @@ const BLOCKS: usize = 32;
 /// Attention, with the bits of its parts one after the other.
 ///
 /// # Errors
-/// INVALID_ARGUMENT for parts that do not fit each other; UNIMPLEMENTED for single rows and columns, and nothing at all.
+/// INVALID_ARGUMENT for parts that do not fit each other. UNIMPLEMENTED for single rows and columns, for nothing at all, for many operands,
+/// and for right sides that may both lie in panels.
 pub fn attention(isa: Isa, request: &Attention) -> Result<Prepared> {
     let scores = request.check()? as usize;
     let (m, n, batch) = (request.scores.m as usize, request.scores.n as usize, request.scores.batch as usize);
+    // Both lie as the weights of two layers do: products of panels are faster.
+    if reads_panels(isa, &request.scores) && reads_panels(isa, &request.values) {
+        return Err(Error::unimplemented("attention to keys and values that may lie in panels"));
+    }
     let rows = rows_of_block(batch, m, n);
     let tuning = Tuning { rows: Some(rows), ..Tuning::default() };
     let (by_keys, of_keys) = blocked::<f32>(isa, request.scores, None, tuning, Order::Rows)?;

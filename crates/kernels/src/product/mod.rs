@@ -3,6 +3,7 @@
 
 mod attention;
 mod blocked;
+mod cut;
 mod generic;
 mod matrices;
 #[cfg(test)]
@@ -18,8 +19,8 @@ use plimsoll_request::anchor::Epilogue;
 use plimsoll_request::product::ProductSpec;
 
 pub use attention::attention;
-pub use blocked::Tuning;
 pub(crate) use blocked::reads_panels;
+pub use cut::Tuning;
 pub use generic::product_generic;
 pub(crate) use matrices::Matrices;
 

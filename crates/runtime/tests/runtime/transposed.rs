@@ -29,8 +29,14 @@ struct Network {
     result: String,
 }
 
-/// A product of batches of matrices, of operands that are transposed; its result is transposed, too.
-fn network([a, b]: [u64; 2], [m, n, k]: [u64; 3], [x_order, y_order, order]: [[usize; 4]; 3], adjoint: [bool; 2]) -> Network {
+/// A product of batches of matrices of that type, of operands that are transposed; its result is transposed, too.
+fn network(
+    data_type: DataType,
+    [a, b]: [u64; 2],
+    [m, n, k]: [u64; 3],
+    [x_order, y_order, order]: [[usize; 4]; 3],
+    adjoint: [bool; 2],
+) -> Network {
     let mut g = GraphBuilder::new(Arc::new(Registry::standard(Arc::new(CpuKernels))));
     let wanted = [if adjoint[0] { [a, b, k, m] } else { [a, b, m, k] }, if adjoint[1] { [a, b, n, k] } else { [a, b, k, n] }];
     let mut sizes = [vec![0; 4], vec![0; 4]];
@@ -47,7 +53,8 @@ fn network([a, b]: [u64; 2], [m, n, k]: [u64; 3], [x_order, y_order, order]: [[u
             sizes[side][from] = wanted[side][axis];
         }
         let fed = g.placeholder(name, DataType::Float, &Shape::new(sizes[side].clone())).build().unwrap();
-        operands.push(turn(&mut g, fed, order));
+        let narrow = g.op("Cast").input(fed).attr("DstT", AttrValue::data_type(data_type)).build().unwrap();
+        operands.push(turn(&mut g, narrow, order));
     }
     let product = g
         .op("BatchMatMulV2")
@@ -57,6 +64,7 @@ fn network([a, b]: [u64; 2], [m, n, k]: [u64; 3], [x_order, y_order, order]: [[u
         .build()
         .unwrap();
     let result = turn(&mut g, product, order);
+    let result = g.op("Cast").input(result).attr("DstT", AttrValue::data_type(DataType::Float)).build().unwrap();
     let result = g.node(result.node).name.clone();
     transposed.pop();
     transposed.push(g.node(product.node).name.clone());
@@ -96,16 +104,17 @@ impl Network {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(24))]
+    #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
     fn transposed_tensors_are_read_and_written_with_the_bits_of_moved_ones(
+        data_type in prop_oneof![3 => Just(DataType::Float), 1 => Just(DataType::Double), 1 => Just(DataType::Half), 1 => Just(DataType::Bfloat16)],
         batch in [1u64..4, 1u64..4],
         sizes in [1u64..20, 1u64..40, 1u64..20],
         orders in orders(),
         adjoint in any::<[bool; 2]>(),
     ) {
-        let network = network(batch, sizes, orders, adjoint);
+        let network = network(data_type, batch, sizes, orders, adjoint);
         let all: Vec<&str> = std::iter::once(&network.result).chain(&network.transposed).map(String::as_str).collect();
         prop_assert_eq!(network.run(&[&network.result]), network.run(&all));
     }
@@ -114,7 +123,7 @@ proptest! {
 #[test]
 fn heads_are_not_moved() {
     let heads = [0, 2, 1, 3];
-    let network = network([2, 4], [16, 16, 32], [heads, heads, heads], [false, true]);
+    let network = network(DataType::Float, [2, 4], [16, 16, 32], [heads, heads, heads], [false, true]);
     assert_eq!(network.moved(), 0);
 }
 

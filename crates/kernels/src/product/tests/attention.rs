@@ -91,7 +91,7 @@ proptest! {
 }
 
 #[test]
-fn parts_that_do_not_fit_are_refused() {
+fn parts_that_do_not_fit_and_layers_are_refused() {
     let spec = |m, n, k| ProductSpec { m, n, k, transpose_a: false, transpose_b: false, batch: 2, places: None };
     let fits = Attention { scores: spec(4, 6, 3), shape: vec![2, 4, 6], between: None, values: spec(4, 5, 6) };
     assert!(fits.check().is_ok() && crate::product::attention(Isa::Portable, &fits).is_ok());
@@ -103,4 +103,13 @@ fn parts_that_do_not_fit_are_refused() {
     ] {
         assert!(request.check().is_err() && crate::product::attention(Isa::Portable, &request).is_err(), "{request:?}");
     }
+    // Two layers with a softmax between them, and attention of the same sizes.
+    let layers = |transpose_b| Attention {
+        scores: ProductSpec { batch: 1, transpose_b, ..spec(9, 80, 7) },
+        shape: vec![9, 80],
+        between: None,
+        values: ProductSpec { batch: 1, ..spec(9, 70, 80) },
+    };
+    assert_eq!(crate::product::attention(Isa::best(), &layers(false)).unwrap_err().code(), Code::Unimplemented);
+    assert!(crate::product::attention(Isa::best(), &layers(true)).is_ok());
 }

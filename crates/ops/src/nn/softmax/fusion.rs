@@ -68,14 +68,13 @@ fn scores(works: &dyn Works, value: &View, reader: WorkId) -> Option<Scores> {
         (None, Computes::Expr(expr, shape)) => {
             let of_product = |input: &View| {
                 let maker = alone(works, input, work).filter(|_| input.shape == *shape)?;
-                let (spec, None) = product(works, maker)? else { return None };
-                Some((maker, spec))
+                let (spec, first) = product(works, maker)?;
+                Some((maker, spec, first))
             };
-            let (at, (maker, spec)) = inputs.iter().enumerate().find_map(|(at, input)| Some((at, of_product(input)?)))?;
-            let mut operands = inputs.to_vec();
-            operands.remove(at);
-            let between = Some(Epilogue { expr: with_first(expr, at)?, operands: shapes(&operands) });
-            Some(Scores { spec, shape: shape.to_vec(), between, inputs: [works.inputs(maker), &operands].concat() })
+            let (at, (maker, spec, first)) = inputs.iter().enumerate().find_map(|(at, input)| Some((at, of_product(input)?)))?;
+            let inputs = [works.inputs(maker), &inputs[..at], &inputs[at + 1..]].concat();
+            let between = Some(Epilogue { expr: joined(first, expr, at)?, operands: shapes(&inputs[2..]) });
+            Some(Scores { spec, shape: shape.to_vec(), between, inputs })
         }
         (None, _) => None,
     }
@@ -92,14 +91,20 @@ fn product(works: &dyn Works, work: WorkId) -> Option<(ProductSpec, Option<&Expr
     }
 }
 
-/// The expression with that operand before the others.
-fn with_first(expr: &Expr, first: usize) -> Option<Expr> {
+/// The expression with that operand before the others; with `first`, of what that makes of it.
+fn joined(first: Option<&Expr>, expr: &Expr, at: usize) -> Option<Expr> {
     let mut builder = ExprBuilder::new();
-    let types = expr.inputs();
-    let made = builder.input(types[first]).ok()?;
-    let mut operands = Vec::with_capacity(types.len());
-    for (number, data_type) in types.iter().enumerate() {
-        operands.push(if number == first { made } else { builder.input(*data_type).ok()? });
+    let mut score = builder.input(DataType::Float).ok()?;
+    if let Some(first) = first {
+        let mut operands = vec![score];
+        for data_type in &first.inputs()[1..] {
+            operands.push(builder.input(*data_type).ok()?);
+        }
+        score = *builder.inline(first, &operands).ok()?.first()?;
+    }
+    let mut operands = Vec::with_capacity(expr.inputs().len());
+    for (number, data_type) in expr.inputs().iter().enumerate() {
+        operands.push(if number == at { score } else { builder.input(*data_type).ok()? });
     }
     let outputs = builder.inline(expr, &operands).ok()?;
     Some(builder.finish(outputs))
