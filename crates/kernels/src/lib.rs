@@ -35,6 +35,7 @@ pub mod random;
 mod recorded;
 pub mod reduce;
 pub mod resample;
+mod row_wise;
 pub mod simd;
 mod sums;
 #[doc(hidden)]

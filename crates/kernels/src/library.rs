@@ -269,6 +269,7 @@ fn prepared(isa: Isa, request: &KernelRequest, order: Order) -> Result<Made> {
         Expr { expr, shape, operands } => expr::elementwise_on(isa, expr, shape, operands)?.into(),
         Anchor { anchor, epilogue, pooling } => anchor::prepare(isa, anchor, epilogue.clone(), *pooling, order)?.into(),
         Attention(request) => crate::product::attention(isa, request)?.into(),
+        RowWise(request) => crate::row_wise::row_wise(isa, request)?.into(),
         ConvBackpropFilter { spec, unpooled } => {
             let (parts, first, reads) = match unpooled {
                 None => {

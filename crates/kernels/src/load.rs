@@ -5,6 +5,7 @@ use plimsoll_device::{Class, Cost, Load};
 use plimsoll_request::KernelRequest;
 use plimsoll_request::anchor::Anchor;
 use plimsoll_request::product::ProductSpec;
+use plimsoll_request::row_wise::{RowStep, Span};
 
 use crate::simd::Isa;
 
@@ -22,7 +23,7 @@ pub(crate) fn loads(isa: Isa, request: &KernelRequest, costs: &[Cost]) -> Vec<Lo
 fn class_of(request: &KernelRequest) -> Class {
     use KernelRequest::*;
     match request {
-        Expr { .. } | Exprs(_) => Class::Expression,
+        Expr { .. } | Exprs(_) | RowWise(_) => Class::Expression,
         Anchor { anchor: self::Anchor::Product(DataType::Float | DataType::Half | DataType::Bfloat16, _), .. } => Class::Product,
         Anchor { anchor: self::Anchor::Product(..), .. } => Class::GenericProduct,
         Attention(_) => Class::Product,
@@ -83,6 +84,15 @@ fn load_of(isa: Isa, class: Class, request: &KernelRequest, cost: &Cost) -> Load
         }
         KernelRequest::ConvBackpropFilter { spec, .. } | KernelRequest::ConvBackpropFilterSums { spec, .. } => {
             Load { class, issued: cost.flops * padding(spec.out_c), elementwise: 0.0 }
+        }
+        KernelRequest::RowWise(request) => {
+            let steps = request.steps.iter().map(|step| match step {
+                RowStep::Expr { expr, span: Span::Rows, .. } => expr.flops(),
+                RowStep::Expr { .. } => 0.0,
+                RowStep::Reduce { .. } => 1.0,
+                RowStep::Softmax { .. } => SOFTMAX,
+            });
+            Load { class, issued: 0.0, elementwise: steps.sum::<f64>() * request.rows as f64 * request.row as f64 }
         }
         KernelRequest::ConvBackpropFilterEnd { .. } => elements(class, cost),
         _ => Load { class, issued: cost.flops, elementwise: 0.0 },

@@ -46,6 +46,16 @@ impl Aligned {
     }
 }
 
+/// Numbers from -1 to 1, the same for a seed.
+pub fn floats(count: u64, seed: u64) -> Vec<f32> {
+    let mut state = seed.wrapping_mul(2) | 1;
+    let mut next = move || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 40) as f32 / (1 << 23) as f32 - 1.0
+    };
+    (0..count).map(|_| next()).collect()
+}
+
 /// Runs all pieces in order. `outputs` say by their lengths how many bytes each output has; the kernel finds their old bytes there.
 ///
 /// # Errors

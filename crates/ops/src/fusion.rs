@@ -92,6 +92,8 @@ pub trait Works {
     fn readers(&self, value: ValueId) -> &[WorkId];
     /// Whether the value is needed by others than its readers: it is fetched, or a variable's.
     fn is_kept(&self, value: ValueId) -> bool;
+    /// Whether the value is a variable's.
+    fn is_variable(&self, value: ValueId) -> bool;
     /// Whether a work can take the place of another one, too: they are on one device and run at the same times, and the other one is
     /// there for its results alone.
     fn absorbs(&self, work: WorkId, other: WorkId) -> bool;
@@ -126,8 +128,8 @@ pub struct Patched {
     pub work: WorkId,
     /// Whether it is a new one, with the node, device and guard of `work`.
     pub is_new: bool,
-    /// A work whose place it takes, too: that one is gone, and its nodes come first.
-    pub joins: Option<WorkId>,
+    /// Works whose place it takes, too: they are gone, and their nodes come first.
+    pub joins: Vec<WorkId>,
     /// What it computes.
     pub becomes: Becomes,
     /// What it reads.
@@ -162,17 +164,17 @@ impl Patch {
 
     /// A work computes something else.
     pub fn change(self, work: WorkId, becomes: Becomes, inputs: Vec<View>, outputs: Vec<ValueId>) -> Patch {
-        self.push(Patched { work, is_new: false, joins: None, becomes, inputs, outputs })
+        self.push(Patched { work, is_new: false, joins: Vec::new(), becomes, inputs, outputs })
     }
 
-    /// A work takes the place of another one, too, which comes first in its name.
-    pub fn join(self, first: WorkId, work: WorkId, becomes: Becomes, inputs: Vec<View>, outputs: Vec<ValueId>) -> Patch {
-        self.push(Patched { work, is_new: false, joins: Some(first), becomes, inputs, outputs })
+    /// A work takes the place of others, too, which come first in its name.
+    pub fn join(self, first: &[WorkId], work: WorkId, becomes: Becomes, inputs: Vec<View>, outputs: Vec<ValueId>) -> Patch {
+        self.push(Patched { work, is_new: false, joins: first.to_vec(), becomes, inputs, outputs })
     }
 
     /// A new work before another one of the same node.
     pub fn add(self, before: WorkId, becomes: Becomes, inputs: Vec<View>, outputs: Vec<ValueId>) -> Patch {
-        self.push(Patched { work: before, is_new: true, joins: None, becomes, inputs, outputs })
+        self.push(Patched { work: before, is_new: true, joins: Vec::new(), becomes, inputs, outputs })
     }
 
     /// A work is gone; another work of the patch defines what it defined.

@@ -147,7 +147,7 @@ impl Patching<'_> {
             work
         };
         (self.lir.works[id].inputs, self.lir.works[id].outputs) = (inputs, outputs);
-        if let Some(first) = joins {
+        for first in joins.into_iter().rev() {
             let nodes = self.lir.works[first].nodes.clone();
             self.lir.works[id].nodes.splice(0..0, nodes);
             self.inherit(first, id);
@@ -236,6 +236,10 @@ impl Works for Patching<'_> {
 
     fn is_kept(&self, value: ValueId) -> bool {
         self.lir.values[value].home != Home::Arena
+    }
+
+    fn is_variable(&self, value: ValueId) -> bool {
+        matches!(self.lir.values[value].home, Home::Variable(_))
     }
 
     fn absorbs(&self, work: WorkId, other: WorkId) -> bool {

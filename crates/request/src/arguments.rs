@@ -21,6 +21,7 @@ use crate::norm::BatchNormSpec;
 use crate::pool::{ArgMax, PoolSpec, Pooling, Positions};
 use crate::random::{Distribution, Random, SeedSource};
 use crate::reduce::Reduction;
+use crate::row_wise::{RowWise, Span};
 use crate::rows::{RowOperand, UpdateRows};
 
 /// The bytes of each argument of a request.
@@ -62,6 +63,7 @@ impl KernelRequest {
                 [tensor(spec.data_type, &spec.filter())?],
             ),
             KernelRequest::Attention(request) => of_attention(request)?,
+            KernelRequest::RowWise(request) => of_row_wise(request)?,
             KernelRequest::ConvBackpropFilterSums { spec, unpooled, sums, onto, form } => {
                 let one = KernelRequest::ConvBackpropFilter { spec: *spec, unpooled: *unpooled };
                 let filter = match form {
@@ -184,6 +186,14 @@ fn of_attention(request: &Attention) -> Result<Arguments> {
     let of_values = of_anchor(&Anchor::Product(DataType::Float, request.values), None, None)?;
     inputs.push(of_values.inputs[1]);
     Ok(Arguments::of(inputs, of_values.outputs))
+}
+
+fn of_row_wise(request: &RowWise) -> Result<Arguments> {
+    let spans = request.check()?;
+    elements(&[request.rows, request.row])?;
+    let bytes = |span: &Span| tensor(DataType::Float, &span.shape(request.rows, request.row));
+    let results = request.results.iter().map(|result| bytes(&spans[*result])).collect::<Result<Vec<u64>>>()?;
+    Ok(Arguments::of(request.inputs.iter().map(bytes).collect::<Result<Vec<u64>>>()?, results))
 }
 
 fn of_anchor(anchor: &Anchor, epilogue: Option<&Epilogue>, pooling: Option<&Pooling>) -> Result<Arguments> {

@@ -30,6 +30,7 @@ pub mod random;
 pub mod reduce;
 mod request;
 pub mod resample;
+pub mod row_wise;
 pub mod rows;
 mod summary;
 pub mod warp;

@@ -11,6 +11,7 @@ use crate::movement::{Movement, Pick};
 use crate::nn::Nn;
 use crate::pool::{PoolSpec, Pooling, Positions};
 use crate::product::{Places, ProductSpec};
+use crate::row_wise::{RowWise, Span};
 
 /// How rows are divided: into so many parts, of which number `p` begins with row `p * rows / parts`, rounded down. Where a number of parts
 /// is a multiple of another one, parts begin where parts of that one begin, too.
@@ -166,6 +167,12 @@ impl KernelRequest {
                 };
                 cut.extend(vec![true; results]);
                 part_of(KernelRequest::Anchor { anchor: part, epilogue, pooling }, cut)
+            }
+            KernelRequest::RowWise(request) => {
+                let spans = request.check().ok()?;
+                let results = request.results.iter().map(|result| spans[*result]);
+                let cut = request.inputs.iter().copied().chain(results).map(Span::is_by_rows).collect();
+                part_of(KernelRequest::RowWise(RowWise { rows: divided(request.rows)?, ..request.clone() }), cut)
             }
             KernelRequest::DepthwiseConvBackpropInput(spec) => {
                 part_of(KernelRequest::DepthwiseConvBackpropInput(images(spec)?), vec![false, true, true])

@@ -22,6 +22,7 @@ use crate::pool::{Maxima, PoolSpec, Pooling};
 use crate::random::{Distribution, Random};
 use crate::reduce::Reduction;
 use crate::resample::Resample;
+use crate::row_wise::RowWise;
 use crate::rows::UpdateRows;
 use crate::warp::Warp;
 
@@ -51,6 +52,8 @@ pub enum KernelRequest {
     },
     /// Scores, their softmax, and its product with values.
     Attention(Attention),
+    /// Expressions and reductions of rows, one behind the other.
+    RowWise(RowWise),
     /// The gradient of a convolution by its filter. Arguments: input, gradient by the result, gradient by the filter.
     /// With `unpooled` the gradient by the result is that of a max pooling by its input; arguments: input, positions, gradient by
     /// the pooling's result, gradient by the filter.

@@ -70,7 +70,8 @@ fn what_can_never_be_is_said_at_once() {
     assert!(error.remedy().unwrap().contains("ask for less"), "{error}");
     wanted.request = Some(Request::cards(1));
     wanted.command = vec!["/no/such/program".into(), "{n}".into()];
-    assert!(sweep(&cards, &wanted, &mut |_, _| {}).unwrap_err().message().contains("/no/such/program"));
+    let error = sweep(&cards, &wanted, &mut |_, _| {}).unwrap_err();
+    assert!(error.message().contains("/no/such/program"), "{error}");
     std::fs::remove_dir_all(folder).unwrap();
 }
 

@@ -15,21 +15,12 @@ use super::*;
 use crate::element::InFloats;
 use crate::library::make;
 use crate::pool::{max_pool_grad_on, max_pool_on, max_pool_with_argmax_on};
-use crate::testing;
+use crate::testing::{self, floats as numbers};
 use plimsoll_request::KernelRequest;
 use plimsoll_request::anchor::Anchor;
 use plimsoll_request::expr::{BinaryOp, ExprBuilder, Scalar};
 use plimsoll_request::pool::{Maxima, PoolSpec, Pooling, Positions};
 use plimsoll_request::window::{Axes, WindowAxis};
-
-fn numbers(count: u64, seed: u64) -> Vec<f32> {
-    let mut state = seed.wrapping_mul(2) | 1;
-    let mut next = move || {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 40) as f32 / (1 << 23) as f32 - 1.0
-    };
-    (0..count).map(|_| next()).collect()
-}
 
 fn count(shape: Vec<u64>) -> u64 {
     shape.iter().product()

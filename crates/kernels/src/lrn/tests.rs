@@ -3,17 +3,8 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::testing;
+use crate::testing::{self, floats as numbers};
 use plimsoll_base::DataType;
-
-fn numbers(count: u64, seed: u64) -> Vec<f32> {
-    let mut state = seed.wrapping_mul(2) | 1;
-    let mut next = move || {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 40) as f32 / (1 << 23) as f32 - 1.0
-    };
-    (0..count).map(|_| next()).collect()
-}
 
 /// The output and the gradient by the input of one row, by definition.
 fn plain(spec: &LrnSpec, x: &[f32], y: &[f32], g: &[f32]) -> (Vec<f64>, Vec<f64>) {

@@ -13,20 +13,11 @@ use crate::element::InFloats;
 use crate::expr::{Chain, Functions, elementwise_on};
 use crate::library::make;
 use crate::packing::panels_of;
-use crate::testing;
+use crate::testing::{self, floats as numbers};
 use plimsoll_request::KernelRequest;
 use plimsoll_request::anchor::Anchor;
 use plimsoll_request::expr::{BinaryOp, ExprBuilder, Scalar, UnaryOp};
 use plimsoll_request::product::{Place, Places};
-
-fn numbers(count: u64, seed: u64) -> Vec<f32> {
-    let mut state = seed.wrapping_mul(2) | 1;
-    let mut next = move || {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 40) as f32 / (1 << 23) as f32 - 1.0
-    };
-    (0..count).map(|_| next()).collect()
-}
 
 fn at(spec: &ProductSpec, a: &[f32], b: &[f32], matrix: u64, i: u64, j: u64) -> (f64, f64) {
     let (mut sum, mut size) = (0.0, 0.0);

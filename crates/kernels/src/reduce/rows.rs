@@ -113,16 +113,44 @@ pub(super) fn fold_row<T: Copy, F: Fold<T>, const N: usize>(row: &[T]) -> F::Acc
     F::join(cascade.finish(F::join).unwrap_or(F::IDENTITY), rest)
 }
 
+/// Lanes that the compiler keeps in a vector: of more it makes an array in memory.
+const GROUP: usize = 16;
+/// Groups of the most lanes.
+const MOST_GROUPS: usize = WIDE / GROUP;
+
 #[inline(always)]
 fn fold_block<T: Copy, F: Fold<T>, const N: usize>(values: &[T]) -> F::Acc {
-    let mut lanes = [F::IDENTITY; N];
-    let (groups, rest) = values.as_chunks::<N>();
-    for group in groups {
-        for lane in 0..N {
-            lanes[lane] = F::join(lanes[lane], F::lift(group[lane]));
+    const { assert!(N.is_multiple_of(GROUP) && N / GROUP <= MOST_GROUPS) };
+    let mut lanes = [[F::IDENTITY; GROUP]; MOST_GROUPS];
+    let (blocks, rest) = values.as_chunks::<N>();
+    for block in blocks {
+        let (groups, _) = block.as_chunks::<GROUP>();
+        for number in 0..N / GROUP {
+            let group = groups[number];
+            for lane in 0..GROUP {
+                lanes[number][lane] = F::join(lanes[number][lane], F::lift(group[lane]));
+            }
         }
     }
-    F::join(join_lanes::<T, F, N>(lanes), fold_short::<T, F>(rest))
+    // The tree over all lanes, down to those of one group.
+    let mut width = N / GROUP;
+    while width > 1 {
+        width /= 2;
+        for number in 0..width {
+            for lane in 0..GROUP {
+                lanes[number][lane] = F::join(lanes[number][lane], lanes[number + width][lane]);
+            }
+        }
+    }
+    F::join(join_group::<T, F>(&lanes[0]), fold_short::<T, F>(rest))
+}
+
+/// As [`join_lanes`]. What is in between lies in memory, or the compiler would make the tree of scalars.
+#[inline(always)]
+fn join_group<T, F: Fold<T>>(lanes: &[F::Acc; GROUP]) -> F::Acc {
+    let eight: [F::Acc; 8] = std::hint::black_box(std::array::from_fn(|lane| F::join(lanes[lane], lanes[lane + 8])));
+    let four: [F::Acc; 4] = std::hint::black_box(std::array::from_fn(|lane| F::join(eight[lane], eight[lane + 4])));
+    join_lanes::<T, F, 4>(four)
 }
 
 #[inline(always)]

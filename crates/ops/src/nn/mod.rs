@@ -20,6 +20,7 @@ pub mod max_pool;
 mod pooling;
 pub mod quantize;
 pub mod quantize_and_dequantize;
+mod row_wise;
 pub mod softmax;
 pub mod top_k;
 mod window;
@@ -27,7 +28,8 @@ mod window;
 pub(crate) use window::taken_over;
 
 /// The fusions of this family, in the order in which they are tried.
-pub const FUSIONS: &[&[Fusion]] = &[max_pool::FUSIONS, bias::FUSIONS, conv::FUSIONS, fused_batch_norm::FUSIONS, softmax::FUSIONS];
+pub const FUSIONS: &[&[Fusion]] =
+    &[max_pool::FUSIONS, bias::FUSIONS, conv::FUSIONS, fused_batch_norm::FUSIONS, softmax::FUSIONS, row_wise::FUSIONS];
 
 /// The rules of this family.
 pub const RULES: &[&[OpRules]] = &[

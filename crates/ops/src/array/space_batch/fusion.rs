@@ -174,7 +174,7 @@ fn whole_again(works: &dyn Works, work: WorkId) -> Option<Patch> {
     }
     let spec = if is_gradient { dilated(&spec, &to, &from)? } else { dilated(&spec, &from, &to)? };
     inputs[operand] = seen(&from, if is_gradient { spec.output() } else { spec.input() })?;
-    let patch = Patch::new(works).join(work, joined, rebuild(spec), inputs, vec![to.view.value]);
+    let patch = Patch::new(works).join(&[work], joined, rebuild(spec), inputs, vec![to.view.value]);
     Some(match cropped {
         Some(slice) => patch.remove(slice),
         None => patch,

@@ -74,7 +74,7 @@ fn of_transposed(works: &dyn Works, work: WorkId) -> Option<Patch> {
         }
         let becomes = Becomes::Anchor(anchor);
         return Some(match c {
-            Some(after) => Patch::new(works).join(work, after.work, becomes, inputs, vec![after.value]),
+            Some(after) => Patch::new(works).join(&[work], after.work, becomes, inputs, vec![after.value]),
             None => Patch::new(works).change(work, becomes, inputs, works.outputs(work).to_vec()),
         });
     }

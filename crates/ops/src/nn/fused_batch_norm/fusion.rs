@@ -88,5 +88,5 @@ fn behind_norm(works: &dyn Works, work: WorkId, operand: usize) -> Option<Patch>
     }
     let inputs = [works.inputs(norm), &others].concat();
     let outputs = [&[*result], &works.outputs(norm)[1..]].concat();
-    Some(Patch::new(works).join(norm, work, Becomes::Request(joined), inputs, outputs))
+    Some(Patch::new(works).join(&[norm], work, Becomes::Request(joined), inputs, outputs))
 }

@@ -92,5 +92,5 @@ fn of_anchor(works: &dyn Works, work: WorkId) -> Option<Patch> {
     }
     let joined = KernelRequest::Anchor { anchor: *computed, epilogue: epilogue.clone(), pooling: Some(pooling) };
     let (inputs, outputs) = (works.inputs(anchor).to_vec(), works.outputs(work).to_vec());
-    Some(Patch::new(works).join(anchor, work, Becomes::Request(joined), inputs, outputs))
+    Some(Patch::new(works).join(&[anchor], work, Becomes::Request(joined), inputs, outputs))
 }

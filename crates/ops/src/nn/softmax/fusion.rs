@@ -43,7 +43,7 @@ fn attention(works: &dyn Works, work: WorkId) -> Option<Patch> {
         return None;
     }
     inputs.push(of_values.clone());
-    Some(Patch::new(works).join(softmax, work, Becomes::Request(becomes), inputs, works.outputs(work).to_vec()))
+    Some(Patch::new(works).join(&[softmax], work, Becomes::Request(becomes), inputs, works.outputs(work).to_vec()))
 }
 
 /// The work that makes what only `reader` reads.
