@@ -118,10 +118,13 @@ impl Span {
 }
 
 impl RowWise {
+    /// The most values.
+    pub const MOST_VALUES: usize = 256;
+
     /// What each value has.
     ///
     /// # Errors
-    /// INVALID_ARGUMENT where steps do not fit each other.
+    /// INVALID_ARGUMENT where steps do not fit each other, or there are more than [`RowWise::MOST_VALUES`].
     pub fn check(&self) -> Result<Vec<Span>> {
         let wrong = || Error::invalid_argument("steps of rows that do not fit each other");
         let mut spans = self.inputs.clone();
@@ -146,9 +149,15 @@ impl RowWise {
                 return Err(wrong());
             }
             let (count, span) = step.makes();
+            if spans.len().saturating_add(count) > RowWise::MOST_VALUES {
+                return Err(Error::invalid_argument(format!("rows with more than {} values", RowWise::MOST_VALUES)));
+            }
             spans.extend(std::iter::repeat_n(span, count));
         }
         let made = self.inputs.len()..spans.len();
+        if self.results.len() > made.len() {
+            return Err(wrong());
+        }
         let differ = self.results.iter().enumerate().all(|(at, result)| !self.results[..at].contains(result));
         if !differ || !self.results.iter().all(|result| made.contains(result)) {
             return Err(wrong());

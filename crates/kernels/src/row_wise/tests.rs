@@ -148,6 +148,8 @@ fn steps_that_do_not_fit_are_refused() {
     assert_eq!(code(RowWise { steps: vec![RowStep::Softmax { log: false, of: 4 }], results: vec![1], ..fine.clone() }), invalid);
     assert_eq!(code(RowWise { rows: u64::MAX, ..fine.clone() }), invalid);
     assert_eq!(code(RowWise { row: u64::MAX / 2, ..fine.clone() }), invalid);
+    let many = vec![RowStep::Softmax { log: false, of: 0 }; RowWise::MOST_VALUES];
+    assert_eq!(code(RowWise { steps: many, ..fine.clone() }), invalid);
     assert_eq!(code(RowWise { row: 1 << 20, ..fine.clone() }), Some(Code::Unimplemented));
     assert_eq!(code(RowWise { row: 1 << 16, ..fine.clone() }), None);
     assert_eq!(code(fine), None);

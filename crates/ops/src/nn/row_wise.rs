@@ -35,7 +35,7 @@ fn row_wise(works: &dyn Works, work: WorkId) -> Option<Patch> {
     let mut members = Vec::new();
     for maker in makers {
         let Some(member) = Member::of(works, maker, rows, row) else { continue };
-        if works.absorbs(work, maker) && works.is_next(maker, work) && is_near(works, &member, &last) {
+        if works.absorbs(work, maker) && works.is_next(maker, work) && is_near(works, &member, work, &last) {
             joined.push(maker);
             members.push(member);
         }
@@ -84,8 +84,8 @@ fn sizes(works: &dyn Works, work: WorkId) -> Option<(u64, u64)> {
     (rows >= LEAST_ROWS && ROW.contains(&row)).then_some((rows, row))
 }
 
-/// Whether one work may be as late as the other: that keeps nothing large for longer than before.
-fn is_near(works: &dyn Works, maker: &Member, last: &Member) -> bool {
+/// Whether a maker may be as late as the work that reads it: that keeps nothing large for longer than before.
+fn is_near(works: &dyn Works, maker: &Member, work: WorkId, last: &Member) -> bool {
     let wide = |member: &Member| -> Vec<View> {
         let spans = member.request.inputs.iter().zip(&member.inputs);
         spans.filter(|(span, _)| **span == Span::Rows).map(|(_, view)| view.clone()).collect()
@@ -96,7 +96,7 @@ fn is_near(works: &dyn Works, maker: &Member, last: &Member) -> bool {
     let longer = wide(maker).iter().filter(|view| !reads(view)).count();
     // A result that nobody else reads need not be kept.
     let gone =
-        |(result, view): (usize, &View)| is_wide(maker, result) && works.readers(view.value).len() == 1 && !works.is_kept(view.value);
+        |(result, view): (usize, &View)| is_wide(maker, result) && *works.readers(view.value) == [work] && !works.is_kept(view.value);
     let gone = maker.outputs.iter().enumerate().filter(|(result, view)| gone((*result, view))).count();
     // What is made of the maker's rows alone can be where they are made.
     let made_there = |view: &View| maker.outputs.iter().any(|output| output.value == view.value);

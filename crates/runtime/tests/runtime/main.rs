@@ -24,6 +24,7 @@ mod profile;
 mod random_graphs;
 mod room;
 mod rounded;
+mod row_wise;
 mod s_table;
 mod segments;
 mod session;
