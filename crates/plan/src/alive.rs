@@ -2,7 +2,7 @@
 //! those of [`crate::lower`], of which this is the part that no value of a run decides.
 
 use std::collections::HashMap;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use plimsoll_graph::{Graph, NodeId, Output};
 use plimsoll_ops::{Fact, Lower};
@@ -19,7 +19,7 @@ pub(crate) enum When {
     Always,
     Never,
     /// Only where all of these hold, the outer ones first. There may be more.
-    Under(Rc<[Side]>),
+    Under(Arc<[Side]>),
 }
 
 /// More sides are not followed: the rest counts as decided by the run.
@@ -32,7 +32,7 @@ impl When {
             (When::Never, _) | (_, When::Never) => When::Never,
             (When::Always, when) | (when, When::Always) => when.clone(),
             (When::Under(mine), When::Under(theirs)) => {
-                if Rc::ptr_eq(mine, theirs) || theirs.iter().all(|side| mine.contains(side)) {
+                if Arc::ptr_eq(mine, theirs) || theirs.iter().all(|side| mine.contains(side)) {
                     return self.clone();
                 }
                 if theirs.iter().any(|(predicate, side)| mine.contains(&(*predicate, !side))) {
@@ -49,7 +49,7 @@ impl When {
             (When::Never, when) | (when, When::Never) => when.clone(),
             (When::Always, _) | (_, When::Always) => When::Always,
             (When::Under(mine), When::Under(theirs)) => {
-                let both: Rc<[Side]> = mine.iter().filter(|side| theirs.contains(side)).copied().collect();
+                let both: Arc<[Side]> = mine.iter().filter(|side| theirs.contains(side)).copied().collect();
                 if both.is_empty() { When::Always } else { When::Under(both) }
             }
         }

@@ -8,6 +8,7 @@
 //! Links of cards carry 1 MB a second where a line says `// with slow links`. Soft placement is allowed but where a line says
 //! `// without soft placement`. GPU:7 is a card that computes little: see [`Kernels`].
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
@@ -246,7 +247,7 @@ fn fit_computes_again() {
                 order::as_written(request, &mut lir)?;
                 verify(request, &lir, Pass::Order)?;
                 let floors = fit::floors(request, &lir)?;
-                let (lir, fitting) = fit::fit(request, lir)?;
+                let (lir, fitting) = fit::fit(request, Cow::Owned(lir))?;
                 verify(request, &lir, Pass::Fit)?;
                 Ok((lir, fitting, floors))
             };

@@ -1,5 +1,6 @@
 //! The passes, in order, and what is checked and printed between them.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -128,28 +129,31 @@ pub fn plan_until(request: &Request<'_>, check: &Check<'_>) -> Result<Plan> {
         None => lir_at_until(request, Pass::Order, check)?,
     };
     let floors = fit::floors(request, &ordered)?;
-    packed(request, ordered, &floors, check)
+    packed(request, Cow::Owned(ordered), &floors, check)
 }
 
 /// The plan of an attempt to place a run, and its works in order. Nothing is found out about what its devices need at least. `fused` is
-/// the LIR after [`Pass::Fuse`], where that is known.
+/// the LIR after [`Pass::Fuse`], where that is known; `pruned` is [`prune`] of the run, with any placement.
 ///
 /// # Errors
 /// As [`plan`].
-pub(crate) fn attempted(request: &Request<'_>, fused: Option<Lir>) -> Result<(Plan, Arc<Lir>)> {
+pub(crate) fn attempted(
+    request: &Request<'_>,
+    pruned: impl FnOnce() -> Result<Arc<Pruned>>,
+    fused: Option<Lir>,
+) -> Result<(Plan, Arc<Lir>)> {
     let ordered = match fused {
         Some(mut fused) => {
             go_through(request, &mut fused, |pass| pass > Pass::Fuse, &go_on)?;
             fused
         }
-        None => lir_at(request, Pass::Order)?,
+        None => lir_from(request, &*pruned()?, Pass::Order)?,
     };
-    let ordered = Arc::new(ordered);
-    Ok((packed(request, Lir::clone(&ordered), &[], &go_on)?, ordered))
+    Ok((packed(request, Cow::Borrowed(&ordered), &[], &go_on)?, Arc::new(ordered)))
 }
 
 /// The plan of works in order.
-fn packed(request: &Request<'_>, ordered: Lir, floors: &[Bytes], check: &Check<'_>) -> Result<Plan> {
+fn packed(request: &Request<'_>, ordered: Cow<'_, Lir>, floors: &[Bytes], check: &Check<'_>) -> Result<Plan> {
     let (lir, fitting) = fitted(request, ordered, check)?;
     check()?;
     let plan = pack::pack(request, lir, floors, fitting)?;
@@ -166,7 +170,7 @@ fn packed(request: &Request<'_>, ordered: Lir, floors: &[Bytes], check: &Check<'
 pub fn text_after(request: &Request<'_>, pass: Pass) -> Result<String> {
     match pass {
         Pass::Pack => Ok(plan(request)?.to_string()),
-        Pass::Fit => Ok(text(request, &fitted(request, lir_after(request, &prune(request)?, Pass::Order, &go_on)?, &go_on)?.0)),
+        Pass::Fit => Ok(text(request, &fitted(request, Cow::Owned(lir_of(request)?), &go_on)?.0)),
         _ => Ok(text(request, &lir_after(request, &prune(request)?, pass, &go_on)?)),
     }
 }
@@ -186,14 +190,20 @@ fn lir_at_until(request: &Request<'_>, last: Pass, check: &Check<'_>) -> Result<
 }
 
 /// The LIR after a pass, and after a later one.
-pub(crate) fn lirs_at(request: &Request<'_>, first: Pass, last: Pass) -> Result<[Lir; 2]> {
-    let before = lir_at(request, first)?;
+pub(crate) fn lirs_at(request: &Request<'_>, pruned: &Pruned, first: Pass, last: Pass) -> Result<[Lir; 2]> {
+    let before = lir_from(request, pruned, first)?;
     let mut behind = before.clone();
     go_through(request, &mut behind, |pass| pass > first && pass <= last, &go_on)?;
     Ok([before, behind])
 }
 
-fn prune(request: &Request<'_>) -> Result<Pruned> {
+/// The LIR after a pass, of what the run needs.
+pub(crate) fn lir_from(request: &Request<'_>, pruned: &Pruned, last: Pass) -> Result<Lir> {
+    lir_after(request, pruned, last, &go_on)
+}
+
+/// What a run needs of the graph. The placement is not looked at.
+pub(crate) fn prune(request: &Request<'_>) -> Result<Pruned> {
     if request.libraries.len() != request.devices.len() {
         let (libraries, devices) = (request.libraries.len(), request.devices.len());
         return Err(Error::invalid_argument(format!("{libraries} libraries for {devices} devices")));
@@ -221,7 +231,7 @@ fn go_through(request: &Request<'_>, lir: &mut Lir, passes: impl Fn(Pass) -> boo
 }
 
 /// An ordered LIR, made to fit.
-fn fitted(request: &Request<'_>, lir: Lir, check: &Check<'_>) -> Result<(Lir, Option<Fitting>)> {
+fn fitted(request: &Request<'_>, lir: Cow<'_, Lir>, check: &Check<'_>) -> Result<(Lir, Option<Fitting>)> {
     check()?;
     let (lir, fitting) = fit::fit(request, lir)?;
     check_lir(request, &lir, Pass::Fit)?;

@@ -1,13 +1,15 @@
 //! What a placement takes: the plans of all runs, made with it.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use plimsoll_base::{Bytes, Error, Result, Shortage};
 
 use super::{Fitted, How, PlaceRequest, Tried};
 use crate::fit::Lines;
 use crate::footprint::Footprint;
+use crate::infer::Pruned;
 use crate::lir::Lir;
+use crate::passes::{attempted, prune};
 use crate::place::Placement;
 use crate::request::{Request, Signature};
 
@@ -16,7 +18,26 @@ use crate::request::{Request, Signature};
 /// # Errors
 /// The errors of [`crate::plan()`].
 pub(super) fn attempt(request: &PlaceRequest<'_>, placement: Placement, how: How, most: Vec<Option<Bytes>>) -> Result<Fitted> {
-    Ok(attempt_from(request, placement, how, most, None)?.0)
+    Ok(attempt_from(request, placement, how, most, &Needed::new(request), None)?.0)
+}
+
+/// What each run needs of the graph, which is found out once for all placements.
+pub(super) struct Needed(Vec<Mutex<Option<Arc<Pruned>>>>);
+
+impl Needed {
+    pub fn new(request: &PlaceRequest<'_>) -> Needed {
+        Needed(request.runs.iter().map(|_| Mutex::default()).collect())
+    }
+
+    /// # Errors
+    /// Those of planning.
+    pub fn of(&self, run: usize, plan: &Request<'_>) -> Result<Arc<Pruned>> {
+        let mut known = self.0[run].lock().unwrap_or_else(PoisonError::into_inner);
+        match &*known {
+            Some(known) => Ok(Arc::clone(known)),
+            None => Ok(Arc::clone(known.insert(Arc::new(prune(plan)?)))),
+        }
+    }
 }
 
 /// As [`attempt`], where the last run's works may be known as [`Pass::Fuse`](crate::Pass::Fuse) leaves them with this placement. Also that run's works in order; none
@@ -29,15 +50,17 @@ pub(super) fn attempt_from(
     placement: Placement,
     how: How,
     most: Vec<Option<Bytes>>,
+    needed: &Needed,
     mut fused: Option<Lir>,
 ) -> Result<(Fitted, Option<Arc<Lir>>)> {
     let lines = request.lines(most);
     let mut footprint = Footprint::new(request.devices);
     let (mut seconds, mut interval, mut moved, mut is_fitted) = (0.0, 0.0, Bytes::ZERO, false);
     let mut ordered = None;
-    for (number, run) in (1..).zip(request.runs) {
-        let fused = if number == request.runs.len() { fused.take() } else { None };
-        let (plan, works) = crate::passes::attempted(&plan_request(request, &placement, run, &lines), fused)?;
+    for (number, run) in request.runs.iter().enumerate() {
+        let fused = if number + 1 == request.runs.len() { fused.take() } else { None };
+        let asked = plan_request(request, &placement, run, &lines);
+        let (plan, works) = attempted(&asked, || needed.of(number, &asked), fused)?;
         let plan = (request.complete)(plan, &placement)?;
         ordered = Some(works);
         footprint.add(&plan);

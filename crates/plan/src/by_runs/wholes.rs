@@ -9,10 +9,6 @@ use super::PlaceRequest;
 use super::units::Units;
 use crate::place::{PlaceOptions, Placement, Why, place};
 use crate::plan::DeviceId;
-use crate::side_by_side::both;
-
-/// Placements of more nodes are made at once.
-const MANY: usize = 2000;
 
 /// For each device the placement in which it comes first.
 pub(super) struct Wholes {
@@ -28,21 +24,41 @@ impl Wholes {
     /// # Errors
     /// As [`place`].
     pub fn new(request: &PlaceRequest<'_>) -> Result<Wholes> {
-        let specs = || request.devices.iter().enumerate().filter(|(_, spec)| spec.kind.computes());
-        let ids = || specs().map(|(index, spec)| (DeviceId::from_index(index), spec.kind == DeviceKind::Cpu));
-        let cards = ids().filter(|(_, is_cpu)| !is_cpu);
-        let candidates: Vec<DeviceId> = cards.chain(ids().filter(|(_, is_cpu)| *is_cpu)).map(|(id, _)| id).collect();
-        let whole = |device: DeviceId| {
-            let options = PlaceOptions { default_device: Some(device), ..request.options.clone() };
-            Ok((device, place(request.graph, request.registry, request.devices, &options)?))
-        };
-        let all = |devices: &[DeviceId]| devices.iter().map(|device| whole(*device)).collect::<Result<Vec<_>>>();
-        let (some, others) = candidates.split_at(candidates.len() / 2);
-        let (some, others) = if request.graph.nodes().len() < MANY { (all(some), all(others)) } else { both(|| all(some), || all(others)) };
-        let of: Vec<(DeviceId, Placement)> = some?.into_iter().chain(others?).collect();
+        Wholes::with(request, Wholes::first(request)?)
+    }
+
+    /// The placement with the first device, if there is one.
+    ///
+    /// # Errors
+    /// As [`place`].
+    pub fn first(request: &PlaceRequest<'_>) -> Result<Option<(DeviceId, Placement)>> {
+        Wholes::candidates(request).first().map(|device| Wholes::whole(request, *device)).transpose()
+    }
+
+    /// All, where the first is known.
+    ///
+    /// # Errors
+    /// As [`place`].
+    pub fn with(request: &PlaceRequest<'_>, first: Option<(DeviceId, Placement)>) -> Result<Wholes> {
+        let others = Wholes::candidates(request).into_iter().skip(1).map(|device| Wholes::whole(request, device));
+        let of = first.map(Ok).into_iter().chain(others).collect::<Result<Vec<_>>>()?;
         let placements: Vec<&Placement> = of.iter().map(|(_, placement)| placement).collect();
         let (units, runs) = Units::new(request, &placements);
         Ok(Wholes { of, units, runs })
+    }
+
+    /// The devices that come first in one of the placements.
+    fn candidates(request: &PlaceRequest<'_>) -> Vec<DeviceId> {
+        let specs = || request.devices.iter().enumerate().filter(|(_, spec)| spec.kind.computes());
+        let ids = || specs().map(|(index, spec)| (DeviceId::from_index(index), spec.kind == DeviceKind::Cpu));
+        let cards = ids().filter(|(_, is_cpu)| !is_cpu);
+        cards.chain(ids().filter(|(_, is_cpu)| *is_cpu)).map(|(id, _)| id).collect()
+    }
+
+    /// The placement in which a device comes first.
+    fn whole(request: &PlaceRequest<'_>, device: DeviceId) -> Result<(DeviceId, Placement)> {
+        let options = PlaceOptions { default_device: Some(device), ..request.options.clone() };
+        Ok((device, place(request.graph, request.registry, request.devices, &options)?))
     }
 
     /// The placement in which each unit is where one of these puts it. `why` takes the place of reasons that are no request.

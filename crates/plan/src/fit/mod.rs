@@ -35,6 +35,7 @@ mod part;
 mod problem;
 mod segments;
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
@@ -124,21 +125,21 @@ impl Lines {
 ///
 /// # Errors
 /// INTERNAL where a schedule of the search does not hold.
-pub(crate) fn fit(request: &Request<'_>, lir: Lir) -> Result<(Lir, Option<Fitting>)> {
+pub(crate) fn fit(request: &Request<'_>, lir: Cow<'_, Lir>) -> Result<(Lir, Option<Fitting>)> {
     let (lir, fitting) = fit_lines(request, lir)?;
     let joined = put_together(request, &lir, |lir| arenas(request, lir))?;
-    Ok((joined.unwrap_or(lir), fitting))
+    Ok((joined.unwrap_or_else(|| lir.into_owned()), fitting))
 }
 
 /// The schedule, made to fit the lines of the request.
 ///
 /// # Errors
 /// As [`fit`].
-fn fit_lines(request: &Request<'_>, lir: Lir) -> Result<(Lir, Option<Fitting>)> {
+fn fit_lines<'l>(request: &Request<'_>, lir: Cow<'l, Lir>) -> Result<(Cow<'l, Lir>, Option<Fitting>)> {
     let mut kept = Kept::default();
     let mut beside = overlap(&lir, request.devices, &kept);
     if request.lines.most.iter().all(Option::is_none) {
-        return Ok((beside.unwrap_or(lir), None));
+        return Ok((beside.map_or(lir, Cow::Owned), None));
     }
     let settled = settled(&lir);
     let rooms: Vec<Option<Bytes>> =
@@ -159,7 +160,7 @@ fn fit_lines(request: &Request<'_>, lir: Lir) -> Result<(Lir, Option<Fitting>)> 
         now = arenas(request, beside.as_ref().unwrap_or(&lir));
     }
     let mut fitting = (now != before).then(|| Fitting { unfitted: before.clone(), ..Fitting::default() });
-    let mut lir = beside.unwrap_or(lir);
+    let mut lir = beside.unwrap_or_else(|| lir.into_owned());
     for (index, room) in rooms.iter().enumerate() {
         let Some(room) = *room else { continue };
         if now[index] <= room {
@@ -182,7 +183,7 @@ fn fit_lines(request: &Request<'_>, lir: Lir) -> Result<(Lir, Option<Fitting>)> 
         fitting.parts.extend(applied.parts);
         fitting.segments.extend(applied.segments);
     }
-    Ok((lir, fitting))
+    Ok((Cow::Owned(lir), fitting))
 }
 
 /// With the constants that the plan will have.

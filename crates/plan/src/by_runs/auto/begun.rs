@@ -8,7 +8,7 @@ use std::thread::{Builder, Scope, ScopedJoinHandle};
 use plimsoll_base::Result;
 use plimsoll_graph::{IdVec, NodeId};
 
-use crate::by_runs::trial::attempt_from;
+use crate::by_runs::trial::{Needed, attempt_from};
 use crate::by_runs::{Fitted, How, PlaceRequest};
 use crate::lir::Lir;
 use crate::place::Placement;
@@ -22,6 +22,7 @@ pub(super) type Made = Result<(Fitted, Option<Arc<Lir>>)>;
 pub(super) struct Begun<'s, 'e, 'a> {
     scope: &'s Scope<'s, 'e>,
     request: &'s PlaceRequest<'a>,
+    needed: Arc<Needed>,
     attempts: VecDeque<Attempt<'s>>,
 }
 
@@ -44,15 +45,15 @@ enum Making<'s> {
 }
 
 impl Asked {
-    fn make(&self, request: &PlaceRequest<'_>) -> Made {
+    fn make(&self, request: &PlaceRequest<'_>, needed: &Needed) -> Made {
         let fused = self.fused.lock().unwrap_or_else(PoisonError::into_inner).take();
-        attempt_from(request, self.placement.clone(), self.how.clone().unwrap_or(How::TensorFlow), Vec::new(), fused)
+        attempt_from(request, self.placement.clone(), self.how.clone().unwrap_or(How::TensorFlow), Vec::new(), needed, fused)
     }
 }
 
 impl<'s, 'e, 'a> Begun<'s, 'e, 'a> {
-    pub fn new(scope: &'s Scope<'s, 'e>, request: &'s PlaceRequest<'a>) -> Begun<'s, 'e, 'a> {
-        Begun { scope, request, attempts: VecDeque::new() }
+    pub fn new(scope: &'s Scope<'s, 'e>, request: &'s PlaceRequest<'a>, needed: Arc<Needed>) -> Begun<'s, 'e, 'a> {
+        Begun { scope, request, needed, attempts: VecDeque::new() }
     }
 
     /// Begins with a placement. It is made beside what comes next unless another one still is: no more than two plans are made at once.
@@ -62,10 +63,10 @@ impl<'s, 'e, 'a> Begun<'s, 'e, 'a> {
         let thread = if self.attempts.iter().any(is_made) {
             None
         } else {
-            let (asked, request) = (Arc::clone(&asked), self.request);
-            Builder::new().stack_size(STACK).spawn_scoped(self.scope, move || asked.make(request)).ok()
+            let (asked, request, needed) = (Arc::clone(&asked), self.request, Arc::clone(&self.needed));
+            Builder::new().stack_size(STACK).spawn_scoped(self.scope, move || asked.make(request, &needed)).ok()
         };
-        let making = thread.map_or_else(|| Making::Done(Box::new(asked.make(self.request))), Making::Beside);
+        let making = thread.map_or_else(|| Making::Done(Box::new(asked.make(self.request, &self.needed))), Making::Beside);
         self.attempts.push_back(Attempt { asked, making });
     }
 

@@ -37,17 +37,21 @@ use self::begun::Begun;
 use self::problem::{Joins, Problem, Runs};
 use self::search::Search;
 use super::first_fit::first_fit_among;
-use super::trial::{no_room, plan_request};
+use super::trial::{Needed, no_room, plan_request};
 use super::wholes::Wholes;
 use super::{Compared, Fitted, How, Least, Objective, Piece, PlaceRequest, Rule, Tried};
 use crate::lir::Lir;
-use crate::passes::{Pass, lir_at, lirs_at};
+use crate::passes::{Pass, lir_from, lirs_at};
 use crate::place::{Placement, Why, place};
 use crate::plan::DeviceId;
 use crate::request::Request;
+use crate::side_by_side::both;
 
 /// Of placements whose steps take no more than so many times the least, the one that moves the fewest bytes is taken.
 const NEAR: f64 = 1.02;
+
+/// Those that move no more than this part of the fewest bytes beside them move as few: the fastest of these is taken.
+const AS_FEW: u64 = 64;
 
 /// How many placements of a run are made to fit where others fit as they are, and of a run that is not small.
 const SQUEEZED: usize = 4;
@@ -56,6 +60,9 @@ const SQUEEZED_OF_LARGE: usize = 2;
 /// How often lines are corrected, and those of a run that is not small.
 const ROUNDS: usize = 8;
 const ROUNDS_OF_LARGE: usize = 4;
+
+/// Of graphs of more nodes, placements and the works of the paper are found at once.
+const MANY: usize = 2000;
 
 /// The papers, in the order of their searches.
 const PAPERS: [Joins; 3] = [Joins::Fused, Joins::Nothing, Joins::InBodies];
@@ -76,8 +83,22 @@ pub fn auto(request: &PlaceRequest<'_>, objective: Objective) -> Result<Fitted> 
 
 /// As [`auto`], with attempts beside it.
 fn auto_beside<'s, 'r: 's, 'a: 's>(request: &'r PlaceRequest<'a>, objective: Objective, scope: &'s Scope<'s, '_>) -> Result<Fitted> {
-    let wholes = Wholes::new(request)?;
-    let mut tensorflow = place(request.graph, request.registry, request.devices, &request.options)?;
+    let needed = Arc::new(Needed::new(request));
+    let first = Wholes::first(request)?;
+    // The works of the last run, before they are fused and when they are, where the first device comes first: the paper is made of them.
+    let last = |first: &Placement| {
+        let (run, lines) = (request.runs.len().checked_sub(1)?, request.lines(Vec::new()));
+        let asked = plan_request(request, first, &request.runs[run], &lines);
+        lirs_at(&asked, &*needed.of(run, &asked).ok()?, Pass::Transfer, Pass::Fuse).ok()
+    };
+    let last = || first.as_ref().and_then(|(_, first)| last(first));
+    let placed = || -> Result<(Wholes, Placement)> {
+        let tensorflow = place(request.graph, request.registry, request.devices, &request.options)?;
+        Ok((Wholes::with(request, first.clone())?, tensorflow))
+    };
+    let is_small = request.graph.nodes().len() < MANY;
+    let (last, placed) = if is_small { (last(), placed()) } else { both(last, placed) };
+    let (wholes, mut tensorflow) = placed?;
     request.beside.iter().for_each(|(node, beside)| tensorflow.devices[*node] = tensorflow.devices[*beside]);
     let mut trials = Trials {
         request,
@@ -89,27 +110,25 @@ fn auto_beside<'s, 'r: 's, 'a: 's>(request: &'r PlaceRequest<'a>, objective: Obj
         of_first_fit: None,
         made: Vec::new(),
         is_small: true,
-        begun: Begun::new(scope, request),
+        begun: Begun::new(scope, request, Arc::clone(&needed)),
         ordered: None,
     };
-    let last_run = request.runs.last().filter(|_| !wholes.units.free.is_empty());
     // Its works are those of the paper in most runs: then they are known.
-    let first = wholes.of.first().map(|(_, placement)| placement).filter(|_| last_run.is_some());
-    let is_first =
-        first.is_some_and(|first| (&first.devices, first.host, first.soft) == (&tensorflow.devices, tensorflow.host, tensorflow.soft));
-    if !is_first {
-        trials.begin(tensorflow.clone(), Some(How::TensorFlow), None);
-    }
+    let is_first = wholes
+        .of
+        .first()
+        .is_some_and(|(_, first)| (&first.devices, first.host, first.soft) == (&tensorflow.devices, tensorflow.host, tensorflow.soft));
+    let fused = last.as_ref().filter(|_| is_first).map(|[_, fused]| fused.clone());
+    trials.begin(tensorflow.clone(), Some(How::TensorFlow), fused);
     let mut paper = None;
-    if let Some(run) = last_run {
+    if let Some(run) = request.runs.last().filter(|_| !wholes.units.free.is_empty()) {
         let lines = request.lines(Vec::new());
         let plan = |run| plan_request(request, &wholes.of[0].1, run, &lines);
-        let of_before = |run| lir_at(&plan(run), Pass::Fuse).ok();
-        let before = || request.runs[..request.runs.len() - 1].iter().filter_map(of_before).collect();
-        let last = lirs_at(&plan(run), Pass::Transfer, Pass::Fuse).ok();
-        if is_first {
-            trials.begin(tensorflow.clone(), Some(How::TensorFlow), last.as_ref().map(|[_, fused]| fused.clone()));
-        }
+        let of_before = |(number, run)| {
+            let asked = plan(run);
+            lir_from(&asked, &*needed.of(number, &asked).ok()?, Pass::Fuse).ok()
+        };
+        let before = || request.runs[..request.runs.len() - 1].iter().enumerate().filter_map(of_before).collect();
         let runs = last.map(|[apart, fused]| Runs { apart, fused, before: before() });
         paper = runs.and_then(|runs| trials.papers(&plan(run), &runs));
         if paper.is_none() {
@@ -446,7 +465,7 @@ impl Trials<'_, '_, '_, '_> {
     }
 
     /// Of those that fit, the fastest; of several that are nearly as fast, and that take no more than `most` and no more than
-    /// TensorFlow's, the one that moves least.
+    /// TensorFlow's, the one that moves least; of several that move about as little, the fastest.
     fn best(&self, most: f64) -> Option<usize> {
         let fitting = || (0..self.fitted.len()).filter(|index| self.fitted[*index].tried.last().is_some_and(Tried::fits));
         let moved = |index: usize| self.fitted[index].tried.last().map_or(Bytes::ZERO, |tried| tried.moved);
@@ -454,8 +473,10 @@ impl Trials<'_, '_, '_, '_> {
         let of_tensorflow = |index: &usize| self.fitted[*index].placement.devices == self.tensorflow.devices;
         let of_tensorflow = fitting().find(of_tensorflow).map_or(f64::INFINITY, |index| self.time(index));
         let most = most.min(of_tensorflow).min(least * NEAR);
-        let near = fitting().filter(|index| self.time(*index) <= most);
-        near.min_by(|one, other| moved(*one).cmp(&moved(*other)).then(self.time(*one).total_cmp(&self.time(*other))))
+        let near = || fitting().filter(|index| self.time(*index) <= most);
+        let fewest = near().map(moved).min()?;
+        let few = near().filter(|index| moved(*index) <= fewest + Bytes(fewest.0 / AS_FEW));
+        few.min_by(|one, other| self.time(*one).total_cmp(&self.time(*other)).then(moved(*one).cmp(&moved(*other))))
     }
 
     /// Takes the placements that were made to fit among the others, where they are new or did not fit as they are.

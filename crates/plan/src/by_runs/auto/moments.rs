@@ -3,6 +3,8 @@
 //!
 //! Each has a part that holds for the assignment kept, and one for the assignment that is tried. Moments are works, by their number.
 
+use std::ops::Range;
+
 use plimsoll_placer::Device;
 
 use super::problem::{Place, Problem};
@@ -13,57 +15,50 @@ pub(super) const NEVER: u32 = u32::MAX;
 /// The state of the queues between two works.
 #[derive(Default)]
 pub(super) struct Moment {
-    /// For each device when its queue is free; for each engine when it is.
-    pub queue: Vec<f64>,
-    pub engine: Vec<f64>,
-    /// For each engine, the seconds of all it does, and of works alone that are fused nowhere.
-    pub busy: Vec<f64>,
-    pub done: Vec<f64>,
-    /// For each device the bytes that are live, the most so far, and those of constants; and the most that a work reads and makes.
-    pub live: Vec<u64>,
-    pub peaks: Vec<u64>,
-    pub of_works: Vec<u64>,
-    pub constants: Vec<u64>,
+    pub devices: Vec<OfDevice>,
+    pub engines: Vec<OfEngine>,
     pub makespan: f64,
+}
+
+/// The state of a device.
+#[derive(Clone, Copy, Default)]
+pub(super) struct OfDevice {
+    /// When its queue is free.
+    pub queue: f64,
+    /// The bytes that are live, the most so far, the most that a work reads and makes, and those of constants.
+    pub live: u64,
+    pub peak: u64,
+    pub of_works: u64,
+    pub constants: u64,
+}
+
+/// The state of an engine.
+#[derive(Clone, Copy, Default)]
+pub(super) struct OfEngine {
+    /// When it is free.
+    pub free: f64,
+    /// The seconds of all it does, and of works alone that are fused nowhere.
+    pub busy: f64,
+    pub done: f64,
 }
 
 impl Moment {
     /// The beginning.
     pub fn new(devices: usize, engines: usize) -> Moment {
-        let [engine, busy, done] = [(); 3].map(|()| vec![0.0; engines]);
-        Moment {
-            queue: vec![0.0; devices],
-            engine,
-            busy,
-            done,
-            live: vec![0; devices],
-            peaks: vec![0; devices],
-            of_works: vec![0; devices],
-            constants: vec![0; devices],
-            makespan: 0.0,
-        }
+        Moment { devices: vec![OfDevice::default(); devices], engines: vec![OfEngine::default(); engines], makespan: 0.0 }
     }
 
     /// Becomes another, without an allocation where it has been one before.
     pub fn copy(&mut self, other: &Moment) {
-        self.queue.clone_from(&other.queue);
-        self.engine.clone_from(&other.engine);
-        self.busy.clone_from(&other.busy);
-        self.done.clone_from(&other.done);
-        self.live.clone_from(&other.live);
-        self.peaks.clone_from(&other.peaks);
-        self.of_works.clone_from(&other.of_works);
-        self.constants.clone_from(&other.constants);
+        self.devices.clone_from(&other.devices);
+        self.engines.clone_from(&other.engines);
         self.makespan = other.makespan;
     }
 }
 
 /// When values are where: a time for each slot, which a work sets.
 pub(super) struct Times {
-    /// For each slot, the work that set it in what is kept, and the time.
-    kept: Vec<(u32, f64)>,
-    /// For each slot, the number of the try that set it, and the time.
-    tried: Vec<(u32, f64)>,
+    slots: Vec<Slot>,
     number: u32,
     /// The first work of the try.
     first: u32,
@@ -71,10 +66,21 @@ pub(super) struct Times {
     tried_order: Vec<(u32, u32)>,
 }
 
+/// Both times of a slot lie side by side: what is looked at is mostly far from what was looked at before.
+#[derive(Clone, Copy)]
+struct Slot {
+    /// The work that set it in what is kept, and the time.
+    work: u32,
+    /// The number of the try that set it, and the time.
+    number: u32,
+    kept: f64,
+    tried: f64,
+}
+
 impl Times {
     pub fn new(slots: usize) -> Times {
-        let (kept, tried) = (vec![(NEVER, 0.0); slots], vec![(0, 0.0); slots]);
-        Times { kept, tried, number: 0, first: 0, kept_order: Vec::new(), tried_order: Vec::new() }
+        let slots = vec![Slot { work: NEVER, number: 0, kept: 0.0, tried: 0.0 }; slots];
+        Times { slots, number: 0, first: 0, kept_order: Vec::new(), tried_order: Vec::new() }
     }
 
     /// A try from a work on: what this and later ones set in what is kept does not hold.
@@ -85,16 +91,17 @@ impl Times {
     }
 
     pub fn get(&self, slot: usize) -> Option<f64> {
-        let (number, time) = self.tried[slot];
+        let Slot { work, number, kept, tried } = self.slots[slot];
         if number == self.number {
-            return Some(time);
+            return Some(tried);
         }
-        let (work, time) = self.kept[slot];
-        (work < self.first).then_some(time)
+        (work < self.first).then_some(kept)
     }
 
     pub fn set(&mut self, slot: usize, work: u32, time: f64) {
-        self.tried[slot] = (self.number, time);
+        let number = self.number;
+        let slot_of = &mut self.slots[slot];
+        (slot_of.number, slot_of.tried) = (number, time);
         self.tried_order.push((work, slot as u32));
     }
 
@@ -102,16 +109,16 @@ impl Times {
     pub fn keep(&mut self) {
         while let Some(&(_, slot)) = self.kept_order.last().filter(|(work, _)| *work >= self.first) {
             self.kept_order.pop();
-            self.kept[slot as usize].0 = NEVER;
+            self.slots[slot as usize].work = NEVER;
         }
         for &(work, slot) in &self.tried_order {
-            self.kept[slot as usize] = (work, self.tried[slot as usize].1);
-            self.kept_order.push((work, slot));
+            let of = &mut self.slots[slot as usize];
+            (of.work, of.kept) = (work, of.tried);
         }
+        self.kept_order.append(&mut self.tried_order);
         // Nothing of it is tried any more.
         self.first = NEVER;
         self.number += 1;
-        self.tried_order.clear();
     }
 }
 
@@ -120,51 +127,73 @@ pub(super) struct Readers {
     devices: usize,
     /// Where the readers of a value end in `works`.
     ends: Vec<u32>,
+    /// Works that read a value, ascending, and the part of each.
     works: Vec<u32>,
-    kept: Vec<u32>,
-    kept_free: Vec<u32>,
-    tried: Vec<u32>,
-    tried_free: Vec<u32>,
-    /// For each value, the number of the try that looked at it.
-    looked: Vec<u32>,
+    parts: Vec<u32>,
+    /// For each value, for each device: the last.
+    last: Vec<Last>,
+    of_value: Vec<OfValue>,
     number: u32,
+    /// Values that the try looked at.
     values: Vec<u32>,
     firsts: Vec<u32>,
+}
+
+/// A work in what is kept, and in the try.
+#[derive(Clone, Copy)]
+struct Last {
+    kept: u32,
+    tried: u32,
+}
+
+#[derive(Clone, Copy)]
+struct OfValue {
+    /// The number of the try that looked at it.
+    looked: u32,
+    /// With which work it is free where it was made.
+    free: Last,
 }
 
 impl Readers {
     pub fn new(problem: &Problem, devices: usize) -> Readers {
         let values = problem.values.len();
-        let mut of_value: Vec<Vec<u32>> = vec![Vec::new(); values];
+        // Where those of each value begin: each puts its next one there, so that this is where they end.
+        let mut ends = vec![0u32; values];
+        problem.works.iter().flat_map(|work| &problem.reads[work.reads.clone()]).for_each(|value| ends[*value as usize] += 1);
+        let mut sum = 0;
+        for end in &mut ends {
+            sum += std::mem::replace(end, sum);
+        }
+        let (mut works, mut parts) = (vec![0; sum as usize], vec![0; sum as usize]);
         for (index, work) in problem.works.iter().enumerate() {
-            problem.reads[work.reads.clone()].iter().for_each(|value| of_value[*value as usize].push(index as u32));
+            for &value in &problem.reads[work.reads.clone()] {
+                let end = &mut ends[value as usize];
+                (works[*end as usize], parts[*end as usize]) = (index as u32, work.part);
+                *end += 1;
+            }
         }
-        let mut ends = Vec::with_capacity(values);
-        let mut works = Vec::with_capacity(problem.reads.len());
-        for of_value in of_value {
-            works.extend(of_value);
-            ends.push(works.len() as u32);
-        }
-        let rows = vec![NEVER; values * devices];
+        let none = Last { kept: NEVER, tried: NEVER };
         Readers {
             devices,
             ends,
             works,
-            kept: rows.clone(),
-            kept_free: vec![NEVER; values],
-            tried: rows,
-            tried_free: vec![NEVER; values],
-            looked: vec![0; values],
+            parts,
+            last: vec![none; values * devices],
+            of_value: vec![OfValue { looked: 0, free: none }; values],
             number: 0,
             values: Vec::new(),
             firsts: vec![NEVER; devices],
         }
     }
 
+    fn range(&self, value: usize) -> Range<usize> {
+        let start = if value == 0 { 0 } else { self.ends[value - 1] };
+        start as usize..self.ends[value] as usize
+    }
+
     /// The works that read a value, ascending.
     pub fn of(&self, value: usize) -> &[u32] {
-        let start = if value == 0 { 0 } else { self.ends[value - 1] };
-        &self.works[start as usize..self.ends[value] as usize]
+        &self.works[self.range(value)]
     }
 
     pub fn begin(&mut self) {
@@ -174,51 +203,52 @@ impl Readers {
 
     /// Looks at a value again, once in a try. The first work for which it differs from what is kept.
     pub fn look(&mut self, problem: &Problem, value: usize, devices: &[Device]) -> u32 {
-        if std::mem::replace(&mut self.looked[value], self.number) == self.number {
+        if std::mem::replace(&mut self.of_value[value].looked, self.number) == self.number {
             return NEVER;
         }
         self.values.push(value as u32);
-        let row = value * self.devices..(value + 1) * self.devices;
-        let start = if value == 0 { 0 } else { self.ends[value - 1] };
+        let range = self.range(value);
+        let row = &mut self.last[value * self.devices..(value + 1) * self.devices];
         self.firsts.fill(NEVER);
-        self.tried[row.clone()].fill(NEVER);
-        for &work in &self.works[start as usize..self.ends[value] as usize] {
-            let device = usize::from(devices[problem.works[work as usize].part as usize]);
+        row.iter_mut().for_each(|last| last.tried = NEVER);
+        for (&work, &part) in self.works[range.clone()].iter().zip(&self.parts[range]) {
+            let device = usize::from(devices[part as usize]);
             self.firsts[device] = self.firsts[device].min(work);
-            self.tried[row.start + device] = work;
+            row[device].tried = work;
         }
         // Where it was made it is free when it has been copied to all other devices, and read there for the last time.
         let mut free = NEVER;
         if problem.values[value].place == Place::Made {
             let home = usize::from(devices[problem.makers[value] as usize]);
-            let works = (0..self.devices).map(|device| if device == home { self.tried[row.start + device] } else { self.firsts[device] });
+            let works = row.iter().zip(&self.firsts).enumerate();
+            let works = works.map(|(device, (last, first))| if device == home { last.tried } else { *first });
             free = works.filter(|work| *work != NEVER).max().unwrap_or(NEVER);
         }
-        self.tried_free[value] = free;
-        let differs = |one: u32, other: u32| if one == other { NEVER } else { one.min(other) };
-        let of_devices = row.map(|slot| differs(self.kept[slot], self.tried[slot]));
-        of_devices.fold(differs(self.kept_free[value], free), u32::min)
+        let of_value = &mut self.of_value[value];
+        of_value.free.tried = free;
+        let differs = |last: &Last| if last.kept == last.tried { NEVER } else { last.kept.min(last.tried) };
+        row.iter().map(differs).fold(differs(&of_value.free), u32::min)
     }
 
     /// Which work of a device reads a value last.
     pub fn last(&self, value: usize, device: usize) -> u32 {
-        let rows = if self.looked[value] == self.number { &self.tried } else { &self.kept };
-        rows[value * self.devices + device]
+        let Last { kept, tried } = self.last[value * self.devices + device];
+        if self.of_value[value].looked == self.number { tried } else { kept }
     }
 
     /// With which work a value is free where it was made.
     pub fn free(&self, value: usize) -> u32 {
-        let free = if self.looked[value] == self.number { &self.tried_free } else { &self.kept_free };
-        free[value]
+        let OfValue { looked, free } = self.of_value[value];
+        if looked == self.number { free.tried } else { free.kept }
     }
 
     /// Keeps what the try found.
     pub fn keep(&mut self) {
         for &value in &self.values {
             let value = value as usize;
-            let row = value * self.devices..(value + 1) * self.devices;
-            self.kept[row.clone()].copy_from_slice(&self.tried[row]);
-            self.kept_free[value] = self.tried_free[value];
+            self.last[value * self.devices..(value + 1) * self.devices].iter_mut().for_each(|last| last.kept = last.tried);
+            let free = &mut self.of_value[value].free;
+            free.kept = free.tried;
         }
         self.begin();
     }

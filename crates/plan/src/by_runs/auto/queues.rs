@@ -9,8 +9,8 @@ use plimsoll_placer::{Choices, Device, Model, Rating};
 
 use super::super::{Least, Objective};
 use super::bounds::{Bounds, least};
-use super::moments::{Moment, NEVER, Readers, Times};
-use super::problem::{Place, Problem};
+use super::moments::{Moment, NEVER, OfDevice, Readers, Times};
+use super::problem::{Place, Problem, Value};
 use crate::overlap;
 
 /// Seconds that no step takes.
@@ -34,6 +34,37 @@ pub(super) struct Price {
     pub walls: Vec<Option<u64>>,
 }
 
+/// Where the bytes of a value are before it is copied.
+#[derive(Clone, Copy)]
+struct Source {
+    bytes: u64,
+    /// The part whose device has it; none of what is on the host, or on all devices.
+    part: u32,
+    place: At,
+    is_in_body: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum At {
+    Work,
+    Variable,
+    Host,
+    Everyone,
+}
+
+impl Source {
+    fn new(problem: &Problem, value: usize) -> Source {
+        let Value { bytes, place, is_in_body } = problem.values[value];
+        let (part, place) = match place {
+            Place::Made => (problem.makers[value], At::Work),
+            Place::Kept(part) => (part, At::Variable),
+            Place::Host => (NEVER, At::Host),
+            Place::Everywhere => (NEVER, At::Everyone),
+        };
+        Source { bytes, part, place, is_in_body }
+    }
+}
+
 /// The paper of a problem.
 pub(super) struct Queues<'a> {
     pub problem: &'a Problem,
@@ -53,6 +84,8 @@ pub(super) struct Queues<'a> {
     first: Vec<u32>,
     values_of: Vec<Vec<u32>>,
     bounds: Bounds,
+    /// What a run asks of each value for each of its readers.
+    sources: Vec<Source>,
     now: Moment,
     times: Times,
     readers: Readers,
@@ -120,6 +153,7 @@ impl<'a> Queues<'a> {
             first,
             values_of,
             bounds: Bounds::new(problem, &readers, count),
+            sources: (0..problem.values.len()).map(|value| Source::new(problem, value)).collect(),
             now: Moment::new(devices.len(), count),
             times: Times::new(problem.values.len() * (devices.len() + 1)),
             readers,
@@ -146,12 +180,12 @@ impl<'a> Queues<'a> {
 
     /// Where the time is kept at which a value is on a device.
     fn slot(&self, value: usize, device: usize) -> usize {
-        value * (self.is_card.len() + 1) + device
+        self.slot_made(value) + 1 + device
     }
 
     /// Where the time is kept at which a value is made.
     fn slot_made(&self, value: usize) -> usize {
-        self.slot(value, self.is_card.len())
+        value * (self.is_card.len() + 1)
     }
 
     /// When a value is made: 0 of one that is there from the beginning.
@@ -165,9 +199,11 @@ impl<'a> Queues<'a> {
             return self.made(value);
         }
         let slot = self.slot(value, to);
-        if let Some(time) = self.times.get(slot) {
-            return time;
-        }
+        self.times.get(slot).unwrap_or_else(|| self.copied(value, from, to, work))
+    }
+
+    /// When a copy of a value ends that is not there yet, which takes place for a work.
+    fn copied(&mut self, value: usize, from: usize, to: usize, work: Option<u32>) -> f64 {
         let carrier = if self.is_card[from] && !self.is_card[to] { from } else { to };
         let leaves = self.cards[from] != self.cards[to];
         let engine = if leaves { self.engines[carrier].1 } else { self.engines[carrier].0 };
@@ -175,20 +211,21 @@ impl<'a> Queues<'a> {
         let sender = Some(self.engines[other].1).filter(|_| leaves && self.has_link[carrier] && self.has_link[other]);
         let seconds = self.problem.copy(value, from, to);
         // A copy of a card that takes its time runs beside its works.
-        let is_beside = leaves && self.is_card[carrier] && seconds >= overlap::LEAST && !self.problem.values[value].is_in_body;
-        let queue = if is_beside { 0.0 } else { self.now.queue[carrier] };
-        let is_free = self.now.engine[engine].max(sender.map_or(0.0, |sender| self.now.engine[sender]));
+        let is_beside = leaves && self.is_card[carrier] && seconds >= overlap::LEAST && !self.sources[value].is_in_body;
+        let queue = if is_beside { 0.0 } else { self.now.devices[carrier].queue };
+        let is_free = self.now.engines[engine].free.max(sender.map_or(0.0, |sender| self.now.engines[sender].free));
         let start = queue.max(is_free).max(self.made(value));
         let end = start + seconds;
         if let Some(work) = work {
             for engine in sender.into_iter().chain([engine]) {
-                self.now.busy[engine] += seconds;
-                self.now.engine[engine] = end;
+                let engine = &mut self.now.engines[engine];
+                engine.busy += seconds;
+                engine.free = end;
             }
             if !is_beside {
-                self.now.queue[carrier] = end;
+                self.now.devices[carrier].queue = end;
             }
-            self.times.set(slot, work, end);
+            self.times.set(self.slot(value, to), work, end);
         }
         end
     }
@@ -210,7 +247,7 @@ impl<'a> Queues<'a> {
     /// Gives each group of parts, when the first of its works comes, the device where that ends first; what is on its way to that
     /// device counts. A variable goes where it is read first.
     pub fn earliest(&mut self, group_of: &[u32], choices: &Choices, loads: &[f64]) -> Vec<Device> {
-        self.now = Moment::new(self.is_card.len(), self.now.engine.len());
+        self.now = Moment::new(self.is_card.len(), self.now.engines.len());
         self.times.begin(0);
         self.tried.clear();
         let problem = self.problem;
@@ -234,7 +271,7 @@ impl<'a> Queues<'a> {
                     let mut best: Option<(f64, Device)> = None;
                     for &device in choices.of(group) {
                         let at = usize::from(device);
-                        let mut start = self.now.queue[at].max(self.now.engine[self.engines[at].0]).max(load[at]);
+                        let mut start = self.now.devices[at].queue.max(self.now.engines[self.engines[at].0].free).max(load[at]);
                         for &value in &problem.reads[work.reads.clone()] {
                             if let Some(from) = from(value, &device_of, &location) {
                                 start = start.max(self.arrives(value as usize, usize::from(from), at, None));
@@ -283,14 +320,15 @@ impl<'a> Queues<'a> {
 
     /// Runs a work, which takes no time where it is fused into another. When it ends.
     fn run(&mut self, work: usize, device: usize, ready: f64, is_fused: bool) -> f64 {
-        let engine = self.engines[device].0;
+        let engine = &mut self.now.engines[self.engines[device].0];
+        let queue = &mut self.now.devices[device].queue;
         let seconds = if is_fused { 0.0 } else { self.problem.seconds(work, device) };
-        let end = self.now.queue[device].max(self.now.engine[engine]).max(ready) + seconds;
-        self.now.busy[engine] += seconds;
+        let end = queue.max(engine.free).max(ready) + seconds;
+        engine.busy += seconds;
         if self.problem.works[work].fused_into.is_none() {
-            self.now.done[engine] += seconds;
+            engine.done += seconds;
         }
-        (self.now.queue[device], self.now.engine[engine]) = (end, end);
+        (*queue, engine.free) = (end, end);
         end
     }
 
@@ -302,30 +340,46 @@ impl<'a> Queues<'a> {
                 self.tried_moments[index / STRIDE].copy(&self.now);
             }
             let at = usize::from(devices[work.part as usize]);
+            let number = index as u32;
             let mut ready = 0.0f64;
-            let (mut read, mut made) = (0, 0);
+            // Bytes that the work reads and makes, and those that are free behind it.
+            let (mut read, mut made, mut freed) = (0, 0, 0);
             for &value in &problem.reads[work.reads.clone()] {
                 let value = value as usize;
-                let bytes = problem.values[value].bytes;
-                let slot = self.slot(value, at);
+                let Source { bytes, place, .. } = self.sources[value];
                 let Some(from) = self.home(value, devices) else {
+                    let slot = self.slot(value, at);
                     if self.times.get(slot).is_none() {
-                        self.times.set(slot, index as u32, 0.0);
-                        self.now.constants[at] += bytes;
+                        self.times.set(slot, number, 0.0);
+                        self.now.devices[at].constants += bytes;
                     }
                     continue;
                 };
-                if from != at || problem.values[value].place == Place::Made {
-                    read += bytes;
-                }
-                let is_new = from != at && self.times.get(slot).is_none();
-                ready = ready.max(self.arrives(value, from, at, Some(index as u32)));
-                if is_new {
-                    self.now.live[at] += bytes;
-                    self.now.peaks[at] = self.now.peaks[at].max(self.now.live[at]);
-                    if self.readers.free(value) == index as u32 {
-                        self.now.live[from] = self.now.live[from].saturating_sub(bytes);
+                if from == at {
+                    ready = ready.max(self.made(value));
+                    if place == At::Work {
+                        read += bytes;
                     }
+                    if self.readers.free(value) == number {
+                        freed += bytes;
+                    }
+                    continue;
+                }
+                read += bytes;
+                if let Some(time) = self.times.get(self.slot(value, at)) {
+                    ready = ready.max(time);
+                } else {
+                    ready = ready.max(self.copied(value, from, at, Some(number)));
+                    let there = &mut self.now.devices[at];
+                    there.live += bytes;
+                    there.peak = there.peak.max(there.live);
+                    if self.readers.free(value) == number {
+                        let live = &mut self.now.devices[from].live;
+                        *live = live.saturating_sub(bytes);
+                    }
+                }
+                if self.readers.last(value, at) == number {
+                    freed += bytes;
                 }
             }
             let is_fused = work.fused_into.is_some_and(|part| usize::from(devices[part as usize]) == at);
@@ -334,27 +388,26 @@ impl<'a> Queues<'a> {
             if self.at_least(index, at, end) > most {
                 return false;
             }
-            if work.is_in_place {
-                self.free_read(index, at, devices);
-            }
+            let mut unread = 0;
             for &value in &problem.writes[work.writes.clone()] {
-                self.times.set(self.slot_made(value as usize), index as u32, end);
-                if problem.values[value as usize].place == Place::Made {
-                    self.now.live[at] += problem.values[value as usize].bytes;
-                    made += problem.values[value as usize].bytes;
+                let value = value as usize;
+                self.times.set(self.slot_made(value), number, end);
+                let Source { bytes, place, .. } = self.sources[value];
+                if place == At::Work {
+                    made += bytes;
+                    if self.readers.free(value) == NEVER {
+                        unread += bytes;
+                    }
                 }
             }
-            let there = if work.is_in_place { read.max(made) } else { read + made };
-            self.now.of_works[at] = self.now.of_works[at].max(there + work.scratch);
-            self.now.peaks[at] = self.now.peaks[at].max(self.now.live[at] + work.scratch);
-            if !work.is_in_place {
-                self.free_read(index, at, devices);
-            }
-            for &value in &problem.writes[work.writes.clone()] {
-                if problem.values[value as usize].place == Place::Made && self.readers.free(value as usize) == NEVER {
-                    self.now.live[at] = self.now.live[at].saturating_sub(problem.values[value as usize].bytes);
-                }
-            }
+            let there = &mut self.now.devices[at];
+            // What it reads for the last time is free before its results are there, or behind it.
+            let (before, behind) = if work.is_in_place { (freed, 0) } else { (0, freed) };
+            there.live = there.live.saturating_sub(before) + made;
+            let of_work = if work.is_in_place { read.max(made) } else { read + made };
+            there.of_works = there.of_works.max(of_work + work.scratch);
+            there.peak = there.peak.max(there.live + work.scratch);
+            there.live = there.live.saturating_sub(behind + unread);
         }
         true
     }
@@ -362,32 +415,33 @@ impl<'a> Queues<'a> {
     /// Seconds that the rating is not below, after a work that ends then.
     fn at_least(&self, work: usize, device: usize, end: f64) -> f64 {
         let engine = self.engines[device].0;
-        let left = self.bounds.loads[engine] - self.now.done[engine];
+        let now = &self.now.engines[engine];
+        let left = self.bounds.loads[engine] - now.done;
         match self.objective {
-            Objective::Latency => (self.now.engine[engine] + left).max(end + self.bounds.tails[work]),
-            Objective::Throughput => self.now.busy[engine] + left,
+            Objective::Latency => (now.free + left).max(end + self.bounds.tails[work]),
+            Objective::Throughput => now.busy + left,
         }
     }
 
     /// For each device the bytes that it holds at most, in any run, with the assignment that was run last.
     pub fn held(&self, devices: &[Device]) -> Vec<u64> {
-        self.beside_variables(devices, &self.now.peaks)
+        self.beside_variables(devices, |device| device.peak)
     }
 
     /// The same of its largest work alone: no schedule holds less, unless it does works in parts.
     pub fn held_by_works(&self, devices: &[Device]) -> Vec<u64> {
-        self.beside_variables(devices, &self.now.of_works)
+        self.beside_variables(devices, |device| device.of_works)
     }
 
     /// For each device the bytes of its variables, and of what is beside them in the last run or in one before.
-    fn beside_variables(&self, devices: &[Device], last: &[u64]) -> Vec<u64> {
+    fn beside_variables(&self, devices: &[Device], last: impl Fn(&OfDevice) -> u64) -> Vec<u64> {
         let (mut kept, mut before) = (vec![0u64; self.is_card.len()], vec![0u64; self.is_card.len()]);
         for ((device, bytes), most) in devices.iter().map(|device| usize::from(*device)).zip(&self.problem.kept).zip(&self.problem.before) {
             kept[device] += bytes;
             before[device] = before[device].max(*most);
         }
-        let of_device = |device: usize| kept[device] + before[device].max(last[device] + self.now.constants[device]);
-        (0..kept.len()).map(of_device).collect()
+        let of_device = |(device, now): (usize, &OfDevice)| kept[device] + before[device].max(last(now) + now.constants);
+        self.now.devices.iter().enumerate().map(of_device).collect()
     }
 
     /// For each device the bytes that it holds at most, in any run.
@@ -427,26 +481,11 @@ impl<'a> Queues<'a> {
 
     /// Where a value is before it is copied; none of a constant.
     fn home(&self, value: usize, devices: &[Device]) -> Option<usize> {
-        match self.problem.values[value].place {
-            Place::Kept(part) => Some(usize::from(devices[part as usize])),
-            Place::Host => Some(self.problem.host),
-            Place::Made => Some(usize::from(devices[self.problem.makers[value] as usize])),
-            Place::Everywhere => None,
-        }
-    }
-
-    /// Frees what a work reads for the last time on its device.
-    fn free_read(&mut self, work: usize, at: usize, devices: &[Device]) {
-        for &value in &self.problem.reads[self.problem.works[work].reads.clone()] {
-            let value = value as usize;
-            let is_free = match self.home(value, devices) {
-                Some(from) if from == at => self.readers.free(value) == work as u32,
-                Some(_) => self.readers.last(value, at) == work as u32,
-                None => false,
-            };
-            if is_free {
-                self.now.live[at] = self.now.live[at].saturating_sub(self.problem.values[value].bytes);
-            }
+        let Source { part, place, .. } = self.sources[value];
+        match place {
+            At::Work | At::Variable => Some(usize::from(devices[part as usize])),
+            At::Host => Some(self.problem.host),
+            At::Everyone => None,
         }
     }
 }
@@ -529,7 +568,7 @@ impl Model for Queues<'_> {
         let seconds = price
             + match self.objective {
                 Objective::Latency => self.now.makespan,
-                Objective::Throughput => self.now.busy.iter().copied().fold(0.0, f64::max) + self.now.makespan * STEP,
+                Objective::Throughput => self.now.engines.iter().map(|engine| engine.busy).fold(0.0, f64::max) + self.now.makespan * STEP,
             };
         Some(Rating { over, seconds }).filter(|rating| rating.seconds <= most)
     }

@@ -9,6 +9,7 @@ use plimsoll_placer::{Device, Model, Rating};
 use super::super::{Objective, seconds_text};
 use super::problem::{Place, Problem};
 use super::queues::Queues;
+use crate::side_by_side::both;
 
 /// No more groups than this, if scopes of names can be wider.
 const GROUPS: usize = 40;
@@ -19,41 +20,105 @@ const DEPTH: usize = 16;
 /// On how many other devices a group is tried.
 const TRIED: usize = 3;
 
+/// Runs of more works are rated on two threads.
+const MANY: usize = 1_000;
+
 /// For each part a text: that of its group. The step is rated once more for each group and other device, at most `ratings` times.
-/// `names` are those of nodes of the parts, empty for parts without one.
-pub(super) fn reasons(queues: &mut Queues<'_>, devices: &[Device], specs: &[DeviceSpec], names: &[String], ratings: u64) -> Vec<String> {
-    let group_of = groups(queues.problem, devices, names);
-    let count = group_of.iter().map(|group| group + 1).max().unwrap_or(0);
-    let before = queues.rate(devices);
-    queues.keep();
-    let (mut now, mut left) = (devices.to_vec(), ratings);
-    let mut members: Vec<Vec<usize>> = vec![Vec::new(); count];
-    group_of.iter().enumerate().for_each(|(part, group)| members[*group].push(part));
-    let mut works: Vec<Vec<usize>> = vec![Vec::new(); count];
-    queues.problem.works.iter().enumerate().for_each(|(index, work)| works[group_of[work.part as usize]].push(index));
-    let readers = readers_of(queues);
-    let choices = queues.choices().clone();
-    let mut reason = |group: usize| {
-        let parts = &members[group];
+/// `another` makes the paper once more. `names` are those of nodes of the parts, empty for parts without one.
+pub(super) fn reasons<'q>(
+    mut queues: Queues<'q>,
+    another: impl Fn() -> Queues<'q> + Sync,
+    devices: &[Device],
+    specs: &[DeviceSpec],
+    names: &[String],
+    ratings: u64,
+) -> Vec<String> {
+    let groups = Groups::new(queues.problem, devices, names, ratings);
+    let texts = |queues: &mut Queues<'_>, turn: usize, turns: usize| -> Vec<String> {
+        let before = queues.rate(devices);
+        queues.keep();
+        let mut trial = Trial { queues, devices, specs, groups: &groups, before, now: devices.to_vec() };
+        (turn..groups.members.len()).step_by(turns).map(|group| trial.reason(group)).collect()
+    };
+    // Groups that begin early take longer: they go to both in turn.
+    let of_groups = if queues.problem.works.len() > MANY {
+        let (even, odd) = both(|| texts(&mut another(), 0, 2), || texts(&mut queues, 1, 2));
+        let (mut even, mut odd) = (even.into_iter(), odd.into_iter());
+        let next = |group: usize| if group.is_multiple_of(2) { even.next() } else { odd.next() };
+        (0..groups.members.len()).map_while(next).collect()
+    } else {
+        texts(&mut queues, 0, 1)
+    };
+    groups.of.iter().map(|group| of_groups[*group].clone()).collect()
+}
+
+/// Parts in groups: see [`groups`].
+struct Groups {
+    /// For each part its group.
+    of: Vec<usize>,
+    /// For each group its parts and its works, and on how many other devices it is tried.
+    members: Vec<Vec<usize>>,
+    works: Vec<Vec<usize>>,
+    tries: Vec<usize>,
+    /// For each value the parts that read it.
+    readers: Vec<Vec<u32>>,
+}
+
+impl Groups {
+    fn new(problem: &Problem, devices: &[Device], names: &[String], ratings: u64) -> Groups {
+        let of = groups(problem, devices, names);
+        let count = of.iter().map(|group| group + 1).max().unwrap_or(0);
+        let mut members: Vec<Vec<usize>> = vec![Vec::new(); count];
+        of.iter().enumerate().for_each(|(part, group)| members[*group].push(part));
+        let mut works: Vec<Vec<usize>> = vec![Vec::new(); count];
+        problem.works.iter().enumerate().for_each(|(index, work)| works[of[work.part as usize]].push(index));
+        let mut left = ratings as usize;
+        let tries = members.iter().map(|parts| {
+            let tries = others(problem, devices, parts).take(TRIED.min(left)).count();
+            left -= tries;
+            tries
+        });
+        let tries = tries.collect();
+        Groups { of, members, works, tries, readers: readers_of(problem) }
+    }
+}
+
+/// The devices that all of some parts may be on, but for the one that they are on.
+fn others<'p>(problem: &'p Problem, devices: &[Device], parts: &'p [usize]) -> impl Iterator<Item = Device> + 'p {
+    let here = devices[parts[0]];
+    let may = move |device: &Device| *device != here && parts.iter().all(|part| problem.choices.allows(*part, *device));
+    problem.choices.of(parts[0]).iter().copied().filter(may)
+}
+
+/// Groups, tried elsewhere.
+struct Trial<'t, 'q> {
+    queues: &'t mut Queues<'q>,
+    devices: &'t [Device],
+    specs: &'t [DeviceSpec],
+    groups: &'t Groups,
+    before: Rating,
+    now: Vec<Device>,
+}
+
+impl Trial<'_, '_> {
+    fn reason(&mut self, group: usize) -> String {
+        let Trial { devices, specs, groups, before, .. } = *self;
+        let (problem, parts) = (self.queues.problem, &groups.members[group]);
         let here = devices[parts[0]];
-        let cost = |queues: &Queues<'_>, device: Device| {
-            Cost { queues, devices, group_of: &group_of, readers: &readers }.of(&works[group], device)
-        };
-        let own = seconds_text(cost(queues, here));
-        let may = |device: &Device| *device != here && parts.iter().all(|part| choices.allows(*part, *device));
-        let mut others: Vec<(f64, Device)> =
-            choices.of(parts[0]).iter().copied().filter(may).map(|device| (cost(queues, device), device)).collect();
+        let cost = |device: Device| Cost { problem, devices, groups }.of(&groups.works[group], device);
+        let own = seconds_text(cost(here));
+        let mut others: Vec<(f64, Device)> = others(problem, devices, parts).map(|device| (cost(device), device)).collect();
         others.sort_by(|one, other| one.0.total_cmp(&other.0).then(one.1.cmp(&other.1)));
         let Some(&(there, device)) = others.first() else {
             return format!("{own} here; a constraint binds it: no other device may have it");
         };
         let mut tried: Vec<(Device, Rating, Vec<u64>)> = Vec::new();
-        for &(_, device) in others.iter().take(TRIED.min(left as usize)) {
-            left -= 1;
-            parts.iter().for_each(|part| now[*part] = device);
-            tried.push((device, queues.rate(&now), queues.held(&now)));
-            parts.iter().for_each(|part| now[*part] = here);
+        for &(_, device) in &others[..groups.tries[group]] {
+            parts.iter().for_each(|part| self.now[*part] = device);
+            tried.push((device, self.queues.rate(&self.now), self.queues.held(&self.now)));
+            parts.iter().for_each(|part| self.now[*part] = here);
         }
+        let queues = &self.queues;
         let name = |device: Device| specs[usize::from(device)].name.short();
         let stream = if queues.objective == Objective::Throughput { " of a stream" } else { "" };
         let change = |rating: &Rating| {
@@ -76,9 +141,7 @@ pub(super) fn reasons(queues: &mut Queues<'_>, devices: &[Device], specs: &[Devi
             None if tried.is_empty() => text,
             None => format!("{text}; memory binds it: no other device has room"),
         }
-    };
-    let of_groups: Vec<String> = (0..count).map(&mut reason).collect();
-    group_of.into_iter().map(|group| of_groups[group].clone()).collect()
+    }
 }
 
 /// Seconds that no text shows.
@@ -139,10 +202,10 @@ fn scope(name: &str, depth: usize) -> &str {
 }
 
 /// For each value the parts that read it.
-fn readers_of(queues: &Queues<'_>) -> Vec<Vec<u32>> {
-    let mut readers = vec![Vec::new(); queues.problem.values.len()];
-    for work in &queues.problem.works {
-        for &value in &queues.problem.reads[work.reads.clone()] {
+fn readers_of(problem: &Problem) -> Vec<Vec<u32>> {
+    let mut readers = vec![Vec::new(); problem.values.len()];
+    for work in &problem.works {
+        for &value in &problem.reads[work.reads.clone()] {
             if readers[value as usize].last() != Some(&work.part) {
                 readers[value as usize].push(work.part);
             }
@@ -151,23 +214,23 @@ fn readers_of(queues: &Queues<'_>) -> Vec<Vec<u32>> {
     readers
 }
 
-struct Cost<'a, 'q> {
-    queues: &'a Queues<'q>,
+struct Cost<'a> {
+    problem: &'a Problem,
     devices: &'a [Device],
-    group_of: &'a [usize],
-    readers: &'a [Vec<u32>],
+    groups: &'a Groups,
 }
 
-impl Cost<'_, '_> {
+impl Cost<'_> {
     /// The seconds of a group's works on a device, and of the copies that they need there.
     fn of(&self, works: &[usize], device: Device) -> f64 {
-        let (problem, at) = (self.queues.problem, usize::from(device));
+        let Cost { problem, groups, .. } = *self;
+        let at = usize::from(device);
         let mut seconds = 0.0;
         let mut seen: Vec<u32> = Vec::new();
         for &index in works {
             let work = &problem.works[index];
-            let own = self.group_of[work.part as usize];
-            let is_elsewhere = |part: u32| self.group_of[part as usize] != own;
+            let own = groups.of[work.part as usize];
+            let is_elsewhere = |part: u32| groups.of[part as usize] != own;
             seconds += problem.seconds(index, at);
             for &value in &problem.reads[work.reads.clone()] {
                 let from = match problem.values[value as usize].place {
@@ -184,7 +247,7 @@ impl Cost<'_, '_> {
                 }
             }
             for &value in &problem.writes[work.writes.clone()] {
-                let readers = self.readers[value as usize].iter().filter(|part| is_elsewhere(**part));
+                let readers = groups.readers[value as usize].iter().filter(|part| is_elsewhere(**part));
                 let mut there: Vec<Device> = readers.map(|part| self.devices[*part as usize]).collect();
                 there.sort_unstable();
                 there.dedup();

@@ -229,6 +229,12 @@ pub(super) fn reasons(
     names: &[String],
 ) -> Vec<String> {
     let mut queues = Queues::new(problem, specs, objective);
-    queues.lines = lines(&queues.peaks(devices));
-    reasons::reasons(&mut queues, devices, specs, names, ratings(problem) / 4)
+    let lines = lines(&queues.peaks(devices));
+    queues.lines.clone_from(&lines);
+    let another = || {
+        let mut queues = Queues::new(problem, specs, objective);
+        queues.lines.clone_from(&lines);
+        queues
+    };
+    reasons::reasons(queues, another, devices, specs, names, ratings(problem) / 4)
 }
