@@ -61,12 +61,28 @@ impl Row {
         let is_auto = nodes.iter().all(|at| all[*at].kind == "auto");
         let why = match same {
             true => all[nodes[0]].why.clone(),
-            // The reason of most of them says more than that there are several.
-            false if is_auto => counted(of(|node| &node.why), 1),
+            false if is_auto => reasons(nodes, all),
             false => counted(of(|node| &node.kind), NAMES),
         };
         Row([label, format!("{} nodes", nodes.len()), counted(of(|node| short(&node.device)), NAMES), why])
     }
+}
+
+/// For each device the reason of most nodes there, which says more than that there are several. Nodes that nothing computes have none.
+fn reasons(nodes: &[usize], all: &[Entry]) -> String {
+    let mut of_device: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for node in nodes.iter().map(|at| &all[*at]).filter(|node| node.why != node.kind) {
+        of_device.entry(short(&node.device)).or_default().push(&node.why);
+    }
+    if of_device.len() == 1 {
+        return of_device.into_values().map(|reasons| counted(reasons.into_iter(), 1)).collect();
+    }
+    let mut of_device: Vec<(&str, Vec<&str>)> = of_device.into_iter().collect();
+    of_device.sort_by_key(|(device, reasons)| (std::cmp::Reverse(reasons.len()), *device));
+    let more = of_device.len().saturating_sub(NAMES);
+    let shown = of_device.into_iter().take(NAMES).map(|(device, reasons)| format!("{device}: {}", counted(reasons.into_iter(), 1)));
+    let shown: Vec<String> = shown.collect();
+    if more == 0 { shown.join("; ") } else { format!("{}; {more} more", shown.join("; ")) }
 }
 
 /// `CPU:0` of a full name.
@@ -217,6 +233,15 @@ mod tests {
         (0..9).for_each(|k| nodes[k].why = format!("auto: {k} us here, 9 us on CPU:1"));
         nodes.iter_mut().for_each(|node| node.kind = "auto".to_string());
         assert_eq!(lines(&nodes, false)[1], "layer/n0, ... 60 nodes CPU:0 auto: 1 us here (51), 9 more");
+    }
+
+    #[test]
+    fn a_group_on_several_devices_has_a_reason_for_each() {
+        let mut nodes: Vec<Entry> = (0..90).map(|k| node(&format!("net/n{k}/op"), k % 3 / 2, "auto")).collect();
+        nodes
+            .extend((0..60).map(|k| node(&format!("net/n{k}/x"), k % 3 / 2, ["auto: 1 us here", "auto: 2 us here"][(k % 3 / 2) as usize])));
+        nodes.iter_mut().for_each(|node| node.kind = "auto".to_string());
+        assert_eq!(lines(&nodes, false)[1], "net/* 150 nodes CPU:0 (100), CPU:1 (50) CPU:0: auto: 1 us here; CPU:1: auto: 2 us here");
     }
 
     #[test]
