@@ -1,17 +1,17 @@
-//! What the driver takes of a card's memory for graphs: a table by the card's name. Cards that were not measured have a guess.
+//! What the driver takes of a card's memory for graphs and the code of kernels: a table by the card's name. Cards that were not measured have a guess.
 
 use plimsoll_base::Bytes;
 
 const TABLE: &str = include_str!("../data/overhead.txt");
 
-/// Bytes that the driver takes for graphs on a card.
+/// Bytes that the driver takes for graphs on a card. Code takes what it has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Taken {
     /// For an executable graph.
     pub graph: Bytes,
     /// For each of its nodes.
     pub node: Bytes,
-    /// What a logical device keeps for all of them.
+    /// What a logical device keeps for all of them, and for code.
     pub device: Bytes,
     /// Whether they were measured on such a card.
     pub is_measured: bool,

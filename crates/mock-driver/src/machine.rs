@@ -238,6 +238,18 @@ impl Machine {
         word(&self.file, CARD * (card as u64 + 1) + 96).unwrap_or(0)
     }
 
+    /// From now on modules take as much of the card as their images have bytes, or nothing.
+    ///
+    /// # Errors
+    /// The file system's error.
+    pub fn set_takes_code(&self, card: usize, takes: bool) -> io::Result<()> {
+        self.file.write_all_at(&u64::from(takes).to_le_bytes(), CARD * (card as u64 + 1) + 168)
+    }
+
+    pub(crate) fn takes_code(&self, card: usize) -> bool {
+        word(&self.file, CARD * (card as u64 + 1) + 168).is_ok_and(|takes| takes != 0)
+    }
+
     /// From now on so much of the card's work is left out.
     ///
     /// # Errors

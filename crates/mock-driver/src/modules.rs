@@ -20,6 +20,8 @@ pub struct Module {
     handle: *mut c_void,
     /// Its statics are there once: one launch at a time.
     turn: Mutex<()>,
+    /// What it takes of a card.
+    takes: (usize, u64),
 }
 
 // SAFETY: the handle is the loader's, which may be used from any thread.
@@ -36,7 +38,7 @@ pub struct Function {
 
 impl Module {
     /// The library whose bytes these are.
-    fn load(bytes: &[u8]) -> Option<Module> {
+    fn load(bytes: &[u8], takes: (usize, u64)) -> Option<Module> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         // The address of a static tells the copies of this library in one process apart.
@@ -60,7 +62,7 @@ impl Module {
                 place.write(conditions::set);
             }
         }
-        Some(Module { handle, turn: Mutex::new(()) })
+        Some(Module { handle, turn: Mutex::new(()), takes })
     }
 
     fn entry(&self, name: &CStr) -> Option<Entry> {
@@ -108,7 +110,9 @@ pub unsafe extern "C" fn cuModuleLoadData(place: *mut Opaque, image: *const c_vo
         state.has_room(card)?;
         // SAFETY: the compiler wrote so many bytes.
         let bytes = unsafe { std::slice::from_raw_parts(image.cast::<u8>().add(head), count as usize) };
-        let module = Module::load(bytes).ok_or(INVALID_IMAGE)?;
+        let takes = if state.machine.takes_code(card) { head as u64 + count } else { 0 };
+        let module = Module::load(bytes, (card, takes)).ok_or(INVALID_IMAGE)?;
+        state.take(card, takes)?;
         let handle = state.name(1);
         state.modules.insert(handle, Arc::new(module));
         // SAFETY: the caller's promise.
@@ -121,6 +125,8 @@ pub extern "C" fn cuModuleUnload(module: Opaque) -> Status {
     with(|state| {
         let gone = state.modules.remove(&(module as u64)).ok_or(INVALID_HANDLE)?;
         state.functions.retain(|_, function| !Arc::ptr_eq(&function.module, &gone));
+        let (card, bytes) = gone.takes;
+        state.give_back(card, bytes);
         Ok(())
     })
 }

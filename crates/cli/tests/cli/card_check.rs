@@ -127,7 +127,7 @@ fn adopted(scripts: &Path, out: &Path, folder: &Path) {
     for _ in 0..2 {
         let said = adopt(&data);
         assert_eq!((said.code, said.out.trim()), (0, "Card of this test"), "{}", said.err);
-        let own = "card Card of this test\ngraph 4096\nnode 4096\ndevice 8388608\n";
+        let own = "card Card of this test\ngraph 4096\nnode 4096\ndevice 12582912\n";
         assert_eq!(std::fs::read_to_string(&table).unwrap(), format!("{before}{own}"));
         let measured = std::fs::read_to_string(&rates).unwrap();
         let own = measured.strip_prefix(&guesses).unwrap_or_else(|| panic!("{measured}"));

@@ -2,11 +2,13 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use plimsoll_base::{Error, Result};
 use plimsoll_cards::CudnnMode;
 use plimsoll_device::Tuned;
 
+use super::graph_room::{GraphRoom, GraphShare};
 use crate::compile::Compiler;
 use crate::convolve::CudnnLibrary;
 use crate::cudnn::{Cudnn, EngineLimits, Planner, ReadyConvolution};
@@ -14,7 +16,8 @@ use crate::driver::{Context, CudaDriver, DriverCard, Function, Module};
 use crate::emit;
 use crate::source::{CudaLibrary, CudaSource};
 
-/// A card with the kernels that were loaded there. Its logical devices share it; kernels stay as long as it does.
+/// A card with the kernels that were loaded there. Its logical devices share it. Kernels stay as long as it does, or until their room is wanted and no
+/// program has them.
 #[derive(Debug)]
 pub struct CudaCard {
     name: String,
@@ -29,13 +32,50 @@ pub struct CudaCard {
 
 #[derive(Debug, Default)]
 struct Kernels {
-    by_name: HashMap<String, Function>,
-    modules: Vec<Module>,
+    by_name: HashMap<String, (Function, Arc<Module>)>,
+    /// The modules, and what each takes of a device's room.
+    modules: Vec<(Arc<Module>, Option<GraphShare>)>,
+}
+
+impl Kernels {
+    /// Unloads the modules that no program has. The calling thread is in the card's context.
+    fn unload_unused(&mut self) {
+        let named = |kernels: &Kernels, module: &Arc<Module>| kernels.by_name.values().filter(|(_, of)| Arc::ptr_eq(of, module)).count();
+        let unused: Vec<Arc<Module>> = self
+            .modules
+            .iter()
+            .map(|(module, _)| module)
+            .filter(|module| Arc::strong_count(module) == 1 + named(self, module))
+            .cloned()
+            .collect();
+        let is_used = |module: &Arc<Module>| unused.iter().all(|other| !Arc::ptr_eq(other, module));
+        self.by_name.retain(|_, (_, module)| is_used(module));
+        self.modules.retain(|(module, _)| is_used(module));
+    }
+}
+
+/// How often a place for code is looked for, and how long is waited before the next time: a run that is over has its program for a moment.
+const TRIES: u32 = 50;
+const BETWEEN_TRIES: Duration = Duration::from_millis(1);
+
+/// The part of the room for so many bytes of code. Modules that no program has go where they are in the way.
+fn place_for(loaded: &mut Kernels, room: &Arc<GraphRoom>, bytes: u64) -> Result<GraphShare> {
+    for _ in 0..TRIES {
+        if let Some(share) = room.take_code(bytes) {
+            return Ok(share);
+        }
+        loaded.unload_unused();
+        if let Some(share) = room.take_code(bytes) {
+            return Ok(share);
+        }
+        std::thread::sleep(BETWEEN_TRIES);
+    }
+    Err(room.without_place_for(bytes))
 }
 
 impl CudaCard {
     /// Opens a card, whose convolutions cuDNN can compute where it is given. What that takes of the card's memory it takes now, but for the code of
-    /// its kernels.
+    /// its kernels, which has a part of the room that its logical devices keep.
     ///
     /// # Errors
     /// FAILED_PRECONDITION for a card that is too old; the driver's error; cuDNN's reason.
@@ -93,30 +133,52 @@ impl CudaCard {
         self.context.is_lost()
     }
 
-    /// Sees to it that these kernels are loaded: what is missing is compiled as one program.
+    /// Sees to it that these kernels are loaded: what is missing is compiled as one program, and its code takes a part of the room, if one is given.
+    /// Returns the modules that have them: they stay as long as these do.
     ///
     /// # Errors
-    /// The compiler's or the driver's.
-    pub(super) fn load(&self, kernels: &[&emit::Kernel]) -> Result<()> {
+    /// The compiler's or the driver's; RESOURCE_EXHAUSTED where the room has no place for the code.
+    pub(super) fn load(&self, kernels: &[&emit::Kernel], room: Option<&Arc<GraphRoom>>) -> Result<Vec<Arc<Module>>> {
         let mut loaded = self.kernels.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut missing: Vec<&emit::Kernel> =
-            kernels.iter().copied().filter(|kernel| !loaded.by_name.contains_key(&kernel.entry)).collect();
+        let mut modules: Vec<Arc<Module>> = Vec::new();
+        let mut missing: Vec<&emit::Kernel> = Vec::new();
+        for kernel in kernels {
+            match loaded.by_name.get(&kernel.entry) {
+                Some((_, module)) if modules.iter().any(|other| Arc::ptr_eq(other, module)) => {}
+                Some((_, module)) => modules.push(module.clone()),
+                None => missing.push(kernel),
+            }
+        }
         // The same kernels are the same program, in whichever order they are asked for.
         missing.sort_by(|one, other| one.entry.cmp(&other.entry));
         missing.dedup_by(|one, other| one.entry == other.entry);
         if missing.is_empty() {
-            return Ok(());
+            return Ok(modules);
         }
-        let cubin = self.compiler.cubin(&emit::program(missing.iter().copied()), self.context.capability)?;
-        let functions = self.context.enter().and_then(|()| {
-            let module = Module::load(&self.context.driver, &cubin)?;
+        let cubin = self.compiled(&emit::program(missing.iter().copied()))?;
+        let entered = self.context.enter();
+        entered.map_err(|trouble| self.context.error("kernels cannot be loaded", trouble))?;
+        let bytes = cubin.len() as u64;
+        let share = room.map(|room| place_for(&mut loaded, room, bytes)).transpose()?;
+        let functions = Module::load(&self.context.driver, &cubin).and_then(|module| {
             let functions = missing.iter().map(|kernel| Ok((kernel.entry.clone(), module.function(&kernel.entry)?)));
-            Ok((functions.collect::<std::result::Result<Vec<_>, _>>()?, module))
+            Ok((functions.collect::<std::result::Result<Vec<_>, _>>()?, Arc::new(module)))
         });
         let (functions, module) = functions.map_err(|trouble| self.context.error("kernels cannot be loaded", trouble))?;
-        loaded.by_name.extend(functions);
-        loaded.modules.push(module);
-        Ok(())
+        loaded.by_name.extend(functions.into_iter().map(|(name, function)| (name, (function, module.clone()))));
+        loaded.modules.push((module.clone(), share));
+        modules.push(module);
+        Ok(modules)
+    }
+
+    /// The code of a program for the card.
+    pub(super) fn compiled(&self, program: &str) -> Result<Vec<u8>> {
+        self.compiler.cubin(program, self.context.capability)
+    }
+
+    /// Bytes of the code that is loaded.
+    pub fn code_bytes(&self) -> u64 {
+        self.kernels.lock().unwrap_or_else(PoisonError::into_inner).modules.iter().map(|(module, _)| module.bytes).sum()
     }
 
     /// A convolution by cuDNN, ready to be pushed.
@@ -142,13 +204,15 @@ impl CudaCard {
 
     /// A kernel that was loaded.
     pub(super) fn function(&self, name: &str) -> Option<Function> {
-        self.kernels.lock().unwrap_or_else(PoisonError::into_inner).by_name.get(name).copied()
+        self.kernels.lock().unwrap_or_else(PoisonError::into_inner).by_name.get(name).map(|(function, _)| *function)
     }
 }
 
 impl Drop for CudaCard {
     fn drop(&mut self) {
         let _ = self.context.enter();
-        self.kernels.get_mut().unwrap_or_else(PoisonError::into_inner).modules.clear();
+        let kernels = self.kernels.get_mut().unwrap_or_else(PoisonError::into_inner);
+        kernels.by_name.clear();
+        kernels.modules.clear();
     }
 }

@@ -36,13 +36,13 @@ impl CudaDevice {
         DeviceSpec { overhead, granularity, alignment: ALIGNMENT, threads: 1, ..spec }
     }
 
-    /// The bytes of a card of that name and granularity that each of its logical devices takes for itself: a piece, and room for graphs.
+    /// The bytes of a card of that name and granularity that each of its logical devices takes for itself: a piece, and room for graphs and code.
     pub fn own(name: &str, granularity: u64) -> Bytes {
         Bytes(granularity) + GraphUse::on(name).taken.device
     }
 
     /// A device on a card, with that line, that computes with kernels of `library`. `spec` is as [`CudaDevice::spec`] makes it; its
-    /// overhead is taken at once, and counts in `ledger` as long as the card is open. The room for graphs is a part of it.
+    /// overhead is taken at once, and counts in `ledger` as long as the card is open. The room for graphs and code is a part of it.
     ///
     /// # Errors
     /// RESOURCE_EXHAUSTED where the line, or the card, has no room for the overhead; the driver's error.
@@ -65,7 +65,7 @@ impl CudaDevice {
             return Err(Error::internal(format!("{} has an overhead of {}, which is not the card's", spec.name, spec.overhead)));
         }
         let memory = CudaMemory::new(&context, &ledger);
-        let shared = Arc::new(Shared { context, stream, words, graphs: GraphRoom::new(graphs.taken), at_once: graphs.at_once });
+        let shared = Arc::new(Shared { context, stream, words, graphs: GraphRoom::new(graphs), at_once: graphs.at_once });
         let threads = Threads::new("plimsoll-cuda", perform);
         Ok(CudaDevice { spec, library, ledger, memory, threads, shared, beside: OnceLock::new(), card: card.clone() })
     }
@@ -132,7 +132,7 @@ impl Device for CudaDevice {
         if let Some(command) = program.commands.iter().find(|command| matches!(command.work, Work::Outside { .. })) {
             return Err(named(Error::unimplemented(format!("{} reaches outside of the memory of a card", command.label))));
         }
-        let loaded = Loaded::new(&self.card, queue, &program, &self.spec, &*self.library).map_err(named)?;
+        let loaded = Loaded::new((&self.card, &self.shared.graphs), queue, &program, &self.spec, &*self.library).map_err(named)?;
         let shared = self.shared_for(&program).map_err(named)?;
         Ok(Box::new(CudaExecutable { loaded: Arc::new(loaded), shared, threads: self.threads.clone() }))
     }

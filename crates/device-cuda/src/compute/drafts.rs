@@ -100,10 +100,19 @@ impl Drafts<'_> {
         let (mut draft, mut staged_before, mut number) = (Draft::default(), 0, 0);
         while let Some(step) = steps.get(number as usize) {
             let body = self.body(number);
-            // A body is not begun behind a fault.
-            let must_not_fail = draft.can_fail && body.is_none() && step.convolves();
-            if !step.waits.is_empty() || targets.binary_search(&number).is_ok() || must_not_fail || self.reads_what_is_written(step, &draft)
-            {
+            let is_cut = !step.waits.is_empty() || targets.binary_search(&number).is_ok() || self.reads_what_is_written(step, &draft);
+            if is_cut {
+                self.close(&mut draft, staged_before, number);
+                staged_before = self.staged;
+            }
+            // cuDNN's work reads no fault word. A body is not begun behind a fault.
+            if draft.can_fail && body.is_none() && step.convolves() {
+                if let Some((node, end)) = self.unless_failed(number..steps.len() as u32, &targets, false) {
+                    draft.nodes.push(node);
+                    draft.commands.end = end;
+                    number = end;
+                    continue;
+                }
                 self.close(&mut draft, staged_before, number);
                 staged_before = self.staged;
             }
@@ -196,6 +205,30 @@ impl Drafts<'_> {
         vec![self.address(guard), stop, base, word, base, self.address(bool), halt]
     }
 
+    /// A body of the first of these commands, and of those behind it that the card can do by itself: it is not begun behind a fault. With the
+    /// command behind it, which works by cuDNN behind a fault of the body, or is none that the card can do. None where the card decides nothing.
+    fn unless_failed(&self, commands: Range<u32>, targets: &[u32], is_guarded: bool) -> Option<(Node, u32)> {
+        let decide = self.decide?;
+        let (first, mut end, mut can_fail) = (commands.start, commands.start, false);
+        while end < commands.end {
+            let step = &self.loaded.steps[end as usize];
+            let body = self.body(end).filter(|_| !is_guarded).map(|(body, _)| body);
+            let is_cut = !step.waits.is_empty() || targets.binary_search(&end).is_ok() || can_fail && step.convolves() && body.is_none();
+            let is_of_the_card = body.is_some() || !matches!(step.action, Action::Jump { .. }) && self.is_of_the_card(step);
+            if !is_of_the_card || is_cut && end > first {
+                break;
+            }
+            let behind = body.map_or(end + 1, |body| body.end);
+            can_fail |=
+                self.loaded.steps[end as usize..behind as usize].iter().any(Step::can_fail) || body.is_some_and(|body| body.repeats);
+            end = behind;
+        }
+        let before = self.decision(first, [NONE; 2], true, false);
+        let mut nodes = Vec::new();
+        self.fill(first..end, is_guarded, &mut nodes, &mut false);
+        (end > first).then_some((Node::Body(Deciding { decide, before, again: None, nodes }), end))
+    }
+
     /// Adds the nodes of a body's commands, all of which have the guard of the body where it `is_guarded`.
     fn fill(&self, commands: Range<u32>, is_guarded: bool, nodes: &mut Vec<Node>, can_fail: &mut bool) {
         let mut number = commands.start;
@@ -206,18 +239,18 @@ impl Drafts<'_> {
                 number = body.end;
                 continue;
             }
+            if *can_fail
+                && step.convolves()
+                && let Some((node, end)) = self.unless_failed(number..commands.end, &[], is_guarded)
+            {
+                nodes.push(node);
+                number = end;
+                continue;
+            }
             match &step.action {
                 Action::Launch(launches, faults) => {
-                    let may_have_failed = *can_fail;
                     *can_fail |= !faults.is_empty();
-                    let launched = launches.iter().map(|launch| self.kernel(number, step, launch, *can_fail));
-                    match self.decide.filter(|_| may_have_failed && step.convolves()) {
-                        Some(decide) => {
-                            let before = self.decision(number, [NONE; 2], true, false);
-                            nodes.push(Node::Body(Deciding { decide, before, again: None, nodes: launched.collect() }));
-                        }
-                        None => nodes.extend(launched),
-                    }
+                    nodes.extend(launches.iter().map(|launch| self.kernel(number, step, launch, *can_fail)));
                 }
                 Action::Copy => nodes.extend(self.copy_here(number, step, *can_fail)),
                 // The end of a loop is its decision, and its beginning the body's.

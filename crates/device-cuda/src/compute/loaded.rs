@@ -7,8 +7,9 @@ use plimsoll_device::{Awaited, Bindings, BufferRef, Command, DeviceSpec, Place, 
 
 use super::bodies::{Body, bodies};
 use super::card::CudaCard;
+use super::graph_room::GraphRoom;
 use crate::cudnn::ReadyConvolution;
-use crate::driver::Function;
+use crate::driver::{Function, Module};
 use crate::emit::{self, Emitted, FaultText, KernelArg};
 use crate::source::{CudaSource, offsets};
 
@@ -34,10 +35,12 @@ pub(super) struct Loaded {
     pub copy: Option<Function>,
     /// The parts that can be bodies of graphs.
     pub bodies: Vec<Body>,
-    /// The kernel that decides whether they run; none where there are none, or where the driver does not have what it needs.
+    /// The kernel that decides whether they run, and whether cuDNN's work behind a fault does; none where there is nothing to decide, or where the
+    /// driver does not have what it needs.
     pub decide: Option<Function>,
     queues: usize,
-    /// Whose kernels they are.
+    /// What has its kernels, and whose they are.
+    modules: Vec<Arc<Module>>,
     _card: Arc<CudaCard>,
 }
 
@@ -79,6 +82,11 @@ pub(super) enum LaunchCode {
 }
 
 impl Step {
+    /// Whether a kernel of it may find a fault.
+    pub fn can_fail(&self) -> bool {
+        matches!(&self.action, Action::Launch(_, faults) if !faults.is_empty())
+    }
+
     /// Whether cuDNN computes a part of it.
     pub fn convolves(&self) -> bool {
         let Action::Launch(launches, _) = &self.action else { return false };
@@ -103,7 +111,13 @@ pub(super) enum LaunchArg {
 impl Loaded {
     /// # Errors
     /// INTERNAL where the program contradicts itself; UNIMPLEMENTED for what no card does; the errors of library, compiler and driver.
-    pub fn new(card: &Arc<CudaCard>, queue: u32, program: &Program, spec: &DeviceSpec, library: &dyn CudaSource) -> Result<Loaded> {
+    pub fn new(
+        (card, room): (&Arc<CudaCard>, &Arc<GraphRoom>),
+        queue: u32,
+        program: &Program,
+        spec: &DeviceSpec,
+        library: &dyn CudaSource,
+    ) -> Result<Loaded> {
         let commands = &program.commands;
         if commands.len() > emit::MOST_COMMANDS as usize {
             return Err(Error::unimplemented(format!("{} commands in one queue of a card", commands.len())));
@@ -111,7 +125,8 @@ impl Loaded {
         let emitted: Vec<Option<Emitted>> = commands.iter().map(|command| emitted(command, spec, library)).collect::<Result<_>>()?;
         let copy = emit::copy()?;
         let copies = commands.iter().any(|command| matches!(command.work, Work::Copy)).then_some(&copy);
-        card.load(&emitted.iter().flatten().flat_map(|emitted| &emitted.kernels).chain(copies).collect::<Vec<_>>())?;
+        let kernels: Vec<&emit::Kernel> = emitted.iter().flatten().flat_map(|emitted| &emitted.kernels).chain(copies).collect();
+        let modules = card.load(&kernels, Some(room))?;
         let mut loaded = Loaded {
             queue,
             steps: Vec::with_capacity(commands.len()),
@@ -122,6 +137,7 @@ impl Loaded {
             bodies: Vec::new(),
             decide: None,
             queues: queue as usize + 1,
+            modules,
             _card: card.clone(),
         };
         let mut rounds = Rounds::default();
@@ -129,10 +145,14 @@ impl Loaded {
             loaded.command(card, command, (emitted, &mut rounds)).map_err(|error| error.at_node(&*command.label))?;
         }
         loaded.bodies = bodies(&loaded.steps, &loaded.buffers);
-        if !loaded.bodies.is_empty() {
+        let passes_over = loaded.can_fail && loaded.steps.iter().any(Step::convolves);
+        if passes_over || !loaded.bodies.is_empty() {
             // In a module of its own: all else works on a driver that cannot load it.
             let decide = emit::decide()?;
-            loaded.decide = card.load(&[&decide]).ok().and_then(|()| card.function(&decide.entry));
+            if let Ok(modules) = card.load(&[&decide], Some(room)) {
+                loaded.modules.extend(modules);
+                loaded.decide = card.function(&decide.entry);
+            }
         }
         // A run can be given up in a loop.
         loaded.can_fail |= loaded.decide.is_some() && loaded.bodies.iter().any(|body| body.repeats);

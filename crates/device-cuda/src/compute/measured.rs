@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use plimsoll_base::{Bytes, Error, Result};
 
 use super::card::CudaCard;
-use crate::driver::{Function, Graph, GraphExec, Mapping, Stream, Trouble};
+use crate::driver::{Function, Graph, GraphExec, Mapping, Module, Stream, Trouble};
 use crate::emit;
 use crate::overhead::Taken;
 
@@ -14,8 +14,11 @@ const GRAPHS: [(u64, u64); 4] = [(64, 1), (16, 10), (8, 100), (8, 1000)];
 /// Graphs with a loop in each, and the nodes of one: a decision, the loop, and a decision in its body.
 const WITH_BODIES: u64 = 16;
 const WITH_BODY: u64 = 3;
-/// A logical device keeps room for so many graphs, with so many nodes in all.
+/// Modules that are loaded, and the kernels of each.
+const MODULES: (usize, usize) = (32, 64);
+/// A logical device keeps room for so many graphs, with so many nodes in all, and for so many bytes of code.
 const KEPT: (u64, u64) = (16, 2000);
+const KEPT_CODE: u64 = 4 << 20;
 
 /// Bytes of a card's memory that the driver took, by what was free before and behind. They are a card's alone where no other program
 /// has come or gone meanwhile.
@@ -25,6 +28,8 @@ pub struct Measured {
     pub streams: Bytes,
     /// For the code of a small module.
     pub module: Bytes,
+    /// Bytes of the code of many modules, and what they took.
+    pub code: (Bytes, Bytes),
     /// For that many executable graphs of that many nodes.
     pub graphs: Vec<(u64, u64, Bytes)>,
     /// For that many with a body of one node, where the driver has such.
@@ -79,8 +84,23 @@ impl CudaCard {
             (0..16).map(|_| Stream::new(&context.driver, 0)).collect::<std::result::Result<_, _>>().map_err(failed)?;
         let streams_take = since()?;
         let copy = emit::copy()?;
-        self.load(&[&copy])?;
+        self.load(&[&copy], None)?;
         let module = since()?;
+        let many: Vec<emit::Kernel> = (0..MODULES.1)
+            .map(|number| {
+                let entry = format!("{}_{number}", copy.entry);
+                emit::Kernel { body: copy.body.replace(&copy.entry, &entry), entry, ..copy.clone() }
+            })
+            .collect();
+        let cubin = self.compiled(&emit::program(&many))?;
+        since()?;
+        let modules: std::result::Result<Vec<Module>, Trouble> = (0..MODULES.0)
+            .map(|_| Module::load(&context.driver, &cubin).and_then(|module| module.function(&many[0].entry).map(|_| module)))
+            .collect();
+        let modules = modules.map_err(failed)?;
+        let code = (Bytes((cubin.len() * MODULES.0) as u64), since()?);
+        drop(modules);
+        since()?;
         let function = self.function(&copy.entry).ok_or_else(|| Error::internal("a kernel that was not loaded"))?;
         let make = |nodes: u64| {
             let mut graph = Graph::new(&context)?;
@@ -100,7 +120,7 @@ impl CudaCard {
         // Nothing is smaller than a byte: also a driver that takes memory in large pieces is not taken to need none.
         let node = Bytes(of(GRAPHS[3]).div_ceil(GRAPHS[3].0 * GRAPHS[3].1).max(1));
         let decide = emit::decide()?;
-        let decide = self.load(&[&decide]).ok().and_then(|()| self.function(&decide.entry));
+        let decide = self.load(&[&decide], None).ok().and_then(|_| self.function(&decide.entry));
         since()?;
         let looping = |decide: Function| {
             let mut graph = Graph::new(&context)?;
@@ -118,7 +138,7 @@ impl CudaCard {
         // A body is charged as a graph of its own.
         let with_body = bodies.map_or(0, |(count, bytes)| (bytes.0.div_ceil(count).saturating_sub(WITH_BODY * node.0)).div_ceil(2));
         let graph = Bytes(of(GRAPHS[0]).div_ceil(GRAPHS[0].0).max(with_body).max(1));
-        let device = Bytes(graph.0 * KEPT.0 + node.0 * KEPT.1).round_up(1 << 20);
-        Ok(Measured { streams: streams_take, module, graphs, bodies, taken: Taken { graph, node, device, is_measured: true } })
+        let device = Bytes(graph.0 * KEPT.0 + node.0 * KEPT.1 + KEPT_CODE).round_up(1 << 20);
+        Ok(Measured { streams: streams_take, module, code, graphs, bodies, taken: Taken { graph, node, device, is_measured: true } })
     }
 }

@@ -1,7 +1,8 @@
 //! The stretches of a queue that the card runs without the host, each made into a graph.
 //!
-//! A stretch ends before a command that waits for another queue, and before one that a loop of the host goes to. It ends before work of
-//! cuDNN that must not come behind a fault, and at what only the host can do. That is a copy from or to another card, a guarded copy to
+//! A stretch ends before a command that waits for another queue, and before one that a loop of the host goes to. Work of cuDNN must not come
+//! behind a fault: it is a body that the card begins where there is none, with all behind it that is the card's; where the card decides nothing,
+//! the stretch ends before it. It ends at what only the host can do, too. That is a copy from or to another card, a guarded copy to
 //! the host, and the decision of a loop that is no body ([`super::bodies`]). What cuDNN pushes is captured, and becomes a graph in the
 //! graph. Copies between card and host go by pinned memory of the executable, so that no graph knows an address of the caller. What the
 //! card reads of the host's memory is there when the stretch begins, since all its waits are before; what it writes there is handed on

@@ -40,7 +40,7 @@ impl Tuner for CudaDevice {
         self.card().forget_unused();
         let (shared, context) = (self.shared().clone(), self.card().context());
         let named = |error: Error| error.on_device(self.specification().name.to_string());
-        let loaded = Loaded::new(self.card(), 0, program, self.specification(), self.source()).map_err(named)?;
+        let loaded = Loaded::new((self.card(), &shared.graphs), 0, program, self.specification(), self.source()).map_err(named)?;
         let is_call = |action: &Action| matches!(action, Action::Launch(..));
         if loaded.can_fail || !loaded.steps.iter().all(|step| is_call(&step.action) && step.guard == NONE && step.waits.is_empty()) {
             return Err(named(Error::unimplemented("to time a program that may fail, or that waits")));

@@ -11,6 +11,8 @@ use super::{CudaDriver, call};
 pub(crate) struct Module {
     driver: Arc<CudaDriver>,
     handle: Handle,
+    /// Bytes of its code.
+    pub bytes: u64,
 }
 
 // SAFETY: a module may be used from any thread, several at a time.
@@ -35,7 +37,7 @@ impl Module {
     pub fn load(driver: &Arc<CudaDriver>, cubin: &[u8]) -> Result<Module, Trouble> {
         let mut handle = std::ptr::null_mut();
         call!(driver, module_load(&mut handle, cubin.as_ptr().cast()))?;
-        Ok(Module { driver: driver.clone(), handle })
+        Ok(Module { driver: driver.clone(), handle, bytes: cubin.len() as u64 })
     }
 
     /// The kernel of that name.

@@ -62,11 +62,19 @@ fn in_place(expr: &Expr, joined: &Joined, elements: u64) -> Vec<(usize, usize)> 
     pairs
 }
 
-/// How many elements a thread takes at once: 16 bytes of the widest type, where rows allow.
+/// The most elements that a thread has of all tensors at once, as words of four bytes: with more, what is computed from them does not stay in registers.
+/// An expression of 31 halves and 256 steps spilled with twice as many.
+const MOST_HELD: u64 = 192;
+
+/// How many elements a thread takes at once: 16 bytes of the widest type, where rows and registers allow.
 pub(super) fn lanes(expr: &Expr, joined: &Joined) -> u64 {
     let outputs = expr.output_types();
     let widest = expr.inputs().iter().chain(&outputs).filter_map(|data_type| data_type.size()).max().unwrap_or(16) as u64;
     let mut lanes = (16 / widest).max(1);
+    let words: usize = expr.inputs().iter().chain(&outputs).map(|data_type| data_type.size().unwrap_or(16).div_ceil(4)).sum();
+    while lanes > 1 && lanes * words as u64 > MOST_HELD {
+        lanes /= 2;
+    }
     // A flat shape has a rest that is done one by one.
     if let [_, .., inner] = joined.sizes[..] {
         while !inner.is_multiple_of(lanes) {

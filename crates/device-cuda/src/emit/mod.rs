@@ -30,8 +30,8 @@ use std::collections::BTreeSet;
 
 pub(crate) use copy::{copy, copy_blocks};
 pub use decide::decide;
-pub(crate) use movement::{Packed, packed};
-pub(crate) use pad::pad;
+pub use movement::{Packed, packed};
+pub use pad::pad;
 
 use plimsoll_base::{DataType, Error, Result};
 use plimsoll_request::KernelRequest;

@@ -201,9 +201,12 @@ pub(super) fn emit(element: usize, movement: &Movement) -> Result<Emitted> {
 
 /// A dimension of a tensor that another one is packed into: its size, and how many elements of it are there, so far apart. Those behind them are zeros.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Packed {
+pub struct Packed {
+    /// Its size.
     pub size: u64,
+    /// How many of its elements are there.
     pub there: u64,
+    /// How far apart these are.
     pub apart: u64,
 }
 
@@ -211,7 +214,7 @@ pub(crate) struct Packed {
 ///
 /// # Errors
 /// UNIMPLEMENTED for elements of other sizes than kernels move.
-pub(crate) fn packed(element: u64, axes: &[Packed]) -> Result<Kernel> {
+pub fn packed(element: u64, axes: &[Packed]) -> Result<Kernel> {
     let axis = |axis: &Packed| {
         let map = if axis.size > axis.there { Map::Inside { before: 0, from: axis.there } } else { Map::Step };
         Axis { size: axis.size, stride: axis.apart as i64, map }

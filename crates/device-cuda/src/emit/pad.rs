@@ -12,7 +12,7 @@ const WORD: u64 = 16;
 ///
 /// # Errors
 /// UNIMPLEMENTED for elements of other sizes than kernels move.
-pub(crate) fn pad(element: u64, rows: u64, [from, to]: [u64; 2]) -> Result<Kernel> {
+pub fn pad(element: u64, rows: u64, [from, to]: [u64; 2]) -> Result<Kernel> {
     let (ctype, vector) = (word(element)?, WORD / element);
     let words = to / vector;
     let mut writer = Writer::new(Index::of(rows * to));

@@ -96,6 +96,7 @@ fn card_overhead() {
     if let Some(machine) = &checked.machine {
         machine.gpus.set_context(0, 40 << 20).unwrap();
         machine.gpus.set_graph_node(0, 4096).unwrap();
+        machine.gpus.set_takes_code(0, true).unwrap();
     }
     let before = checked.used();
     let card = checked.card();
@@ -104,18 +105,24 @@ fn card_overhead() {
     let version = checked.toolkit.driver.version();
     let taken = measured.taken;
     if checked.machine.is_some() {
-        let device = Bytes(16 * 4096 + 2000 * 4096).round_up(1 << 20);
+        let device = Bytes(16 * 4096 + 2000 * 4096 + (4 << 20)).round_up(1 << 20);
         assert_eq!((context, taken), (Bytes(40 << 20), Taken { graph: Bytes(4096), node: Bytes(4096), device, is_measured: true }));
     }
     let graphs: Vec<Value> =
         measured.graphs.iter().map(|(graphs, nodes, bytes)| json!({"graphs": graphs, "nodes": nodes, "bytes": bytes.0})).collect();
     let bodies = measured.bodies.map(|(graphs, bytes)| json!({"graphs": graphs, "bytes": bytes.0}));
     assert!(bodies.is_some() || checked.machine.is_none());
+    let (code, code_takes) = measured.code;
+    // Code is charged with what it has, and the driver takes memory by pieces.
+    let most = code.round_up(card.granularity()) + Bytes(card.granularity());
+    assert!(code.0 > 0 && code_takes <= most, "{code} of code take {code_takes}");
+    assert!(code_takes.0 > 0 || checked.machine.is_none());
     checked.write_json(
         "overhead.json",
         &json!({
             "card": card.name(), "driver": format!("{}.{}", version.0, version.1), "context_bytes": context.0, "granularity_bytes": card.granularity(),
-            "streams": 16, "streams_bytes": measured.streams.0, "module_bytes": measured.module.0, "graphs": graphs, "with_bodies": bodies,
+            "streams": 16, "streams_bytes": measured.streams.0, "module_bytes": measured.module.0, "code_bytes": code.0,
+            "code_takes_bytes": code_takes.0, "graphs": graphs, "with_bodies": bodies,
         }),
     );
     checked.write("overhead.txt", &taken.text(card.name()));

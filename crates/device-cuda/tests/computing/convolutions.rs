@@ -285,6 +285,43 @@ fn behind_a_fault_no_convolution_is_pushed() {
     }
 }
 
+/// What comes behind a fault is one body of the graph, whoever computes it; behind another fault, another one.
+#[test]
+fn a_step_whose_faults_cudnn_works_behind_is_one_launch() {
+    let Some(rig) = Rig::new("cudnn-one-launch") else { return };
+    let calls = |name: &'static str| Driver::open(&rig.cards.machine).calls(Some(name));
+    let card = rig.open().unwrap();
+    let (device, library) = rig.device(&card, ROUNDED).unwrap();
+    let engine = |to| convolution(first(&*library).unwrap(), to);
+    // The second looks at the result of the first, whose bytes are no index where the images are none.
+    let mut second = take(&*library);
+    second.args[1] = here(INDICES + 256, 4);
+    let places = [PLACES[2], PLACES[2] + 4096, PLACES[3]];
+    let mut copy = convolution(first(&*library).unwrap(), places[1]);
+    (copy.work, copy.scratch, copy.args) = (Work::Copy, None, vec![here(places[0], IMAGES), here(places[1], IMAGES)]);
+    let commands = vec![take(&*library), engine(places[0]), copy, second, engine(places[2]), engine(places[2])];
+    let mut loaded = Loaded::new(device, commands).unwrap();
+    let image = loaded.read(PLACES[1]).unwrap();
+    for round in 0..12 {
+        // The index of the first, and what it finds: the index of the second.
+        let (index, found) = [(0i32, 1i32), (7, 1), (0, 9)][round % 3];
+        loaded.arena.write(PLACES[1], &image).unwrap();
+        loaded.arena.write(PLACES[1], &found.to_le_bytes()).unwrap();
+        loaded.arena.write(INDICES, &index.to_le_bytes()).unwrap();
+        loaded.arena.write(PLACES[2], &[0xEE; 16384]).unwrap();
+        let (launches, bodies) = (calls("cuGraphLaunch"), calls("cuGraphAddNode"));
+        let said = loaded.step().map_err(|error| error.code());
+        let changed = places.map(|at| loaded.result(at).iter().any(|byte| *byte != 0xEE));
+        let is_fine = index == 0;
+        assert_eq!((said.is_ok(), changed), (is_fine && found == 1, [is_fine, is_fine, is_fine && found == 1]), "{round}");
+        match round {
+            0 => assert_eq!((calls("cuGraphLaunch") - launches, calls("cuGraphAddNode") - bodies), (0, 0)),
+            1 => assert_eq!((calls("cuGraphLaunch") - launches, calls("cuGraphAddNode") - bodies), (1, 2)),
+            _ => assert_eq!((calls("cuGraphLaunch") - launches, calls("cuGraphAddNode") - bodies), (1, 0)),
+        }
+    }
+}
+
 /// Opens a card with cuDNN and runs a convolution four times. Returns whether it was launched as a graph.
 fn scenario(rig: &Rig) -> Result<bool> {
     let launches = || Driver::open(&rig.cards.machine).calls(Some("cuGraphLaunch"));

@@ -5,6 +5,7 @@ mod batched;
 mod beside;
 mod bodies;
 mod card;
+mod code;
 mod convolutions;
 mod descriptors;
 mod driver;

@@ -11,6 +11,7 @@ mod cudnn;
 mod deciding;
 mod engines;
 mod expressions;
+mod forms;
 mod hostile;
 #[path = "../computing/machine.rs"]
 #[allow(dead_code, reason = "the tests of cards share it")]
@@ -21,7 +22,7 @@ mod planted;
 mod wide;
 
 use cases::Case;
-use engines::{Engines, Outcome};
+use engines::{Engines, Outcome, Run};
 
 /// Cases of all kinds, but for products and convolutions, whose kernels are long.
 fn short_kernels() -> Vec<Case> {
@@ -45,7 +46,6 @@ fn short_kernels() -> Vec<Case> {
 
 /// Runs cases of one kind on every engine and compares.
 fn check(cases: Vec<Case>) {
-    let engines = Engines::find();
     let (mut emitted, mut refused) = (0, Vec::new());
     let mut runs = Vec::new();
     for case in &cases {
@@ -58,13 +58,23 @@ fn check(cases: Vec<Case>) {
         }
     }
     assert!(refused.len() * 10 <= emitted, "{} of {} cases have no kernel: {:?}", refused.len(), cases.len(), refused.first());
-    for outcome in engines.run(&runs) {
+    compare(&runs);
+}
+
+fn compare(runs: &[Run]) {
+    for outcome in Engines::find().run(runs) {
         let Outcome { engine, run, result } = outcome;
         run.compare(engine, &result);
     }
     if let Some(card) = card::Card::find() {
-        card.compare(&runs);
+        card.compare(runs);
     }
+}
+
+#[test]
+fn forms_of_cudnn() {
+    let runs: Vec<Run> = forms::forms(16).into_iter().map(|(case, emitted)| case.by(emitted).unwrap()).collect();
+    compare(&runs);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use plimsoll_ptx::{Host, HostProgram, Module, Nvrtc};
 
 use super::cases::Case;
 use super::engines::Run;
-use super::{anchors, cases, expressions, normalizing};
+use super::{anchors, cases, expressions, forms, normalizing};
 
 /// A fault: the kernels that have it, what is changed, and what the interpreter says of it. The processor's compiler says something, too, or the
 /// results differ.
@@ -109,6 +109,13 @@ const OTHERS: &[Planted] = &[
     planted("random", "if (g * 4 + at < n)", "if (g * 4 + at <= n)", BEYOND),
 ];
 
+/// Kernels that bring tensors into the form of cuDNN.
+const FORMS: &[Planted] = &[
+    planted("pad", "c + k < channels ?", "c + k <= channels ?", OTHER),
+    planted("pad", "q[i] = made", "q[i / 2] = made", RACE),
+    planted("pad", "at = p + row * channels", "at = p + (row + 1) * channels", BEYOND),
+];
+
 /// Of the cases whose kernels a fault changes, the largest so many are run.
 const TRIED: usize = 3;
 
@@ -118,12 +125,18 @@ struct Trial {
     run: Run,
 }
 
+/// Cases with the kernels of their requests.
+fn with_kernels(cases: Vec<Case>) -> Vec<(Case, Emitted)> {
+    let with = |case: Case| emit::emit(&case.request).ok().map(|emitted| (case, emitted));
+    cases.into_iter().filter_map(with).collect()
+}
+
 /// The runs that a fault changes.
-fn trials(cases: &[Case], number: usize, fault: &Planted) -> Vec<Trial> {
+fn trials(cases: &[(Case, Emitted)], number: usize, fault: &Planted) -> Vec<Trial> {
     let has_it =
         |kernel: &Kernel| kernel.entry.rsplit_once('_').is_some_and(|(name, _)| name == fault.kernel) && kernel.body.contains(fault.from);
-    let changed = cases.iter().filter_map(|case| {
-        let Emitted { mut kernels, .. } = emit::emit(&case.request).ok()?;
+    let changed = cases.iter().filter_map(|(case, emitted)| {
+        let mut kernels = emitted.kernels.clone();
         if !kernels.iter().any(has_it) {
             return None;
         }
@@ -134,7 +147,7 @@ fn trials(cases: &[Case], number: usize, fault: &Planted) -> Vec<Trial> {
                 kernel.entry = entry;
             }
         }
-        let run = case.by(Emitted { kernels, ..emit::emit(&case.request).ok()? }).ok()?;
+        let run = case.by(Emitted { kernels, ..emitted.clone() }).ok()?;
         Some(Trial { fault: number, run })
     });
     let mut changed: Vec<Trial> = changed.collect();
@@ -167,6 +180,10 @@ fn said_of(module: &Module, run: &Run) -> Option<String> {
 }
 
 fn check(cases: Vec<Case>, faults: &[Planted]) {
+    check_with(with_kernels(cases), faults);
+}
+
+fn check_with(cases: Vec<(Case, Emitted)>, faults: &[Planted]) {
     let all: Vec<Trial> = faults.iter().enumerate().flat_map(|(number, fault)| trials(&cases, number, fault)).collect();
     for (number, fault) in faults.iter().enumerate() {
         assert!(all.iter().any(|trial| trial.fault == number), "no {} has {:?} to be changed", fault.kernel, fault.from);
@@ -218,6 +235,11 @@ fn faults_in_reductions_are_found() {
 #[test]
 fn faults_in_products_and_convolutions_are_found() {
     check([anchors::products(10), anchors::convolutions(12), anchors::depthwise(13)].into_iter().flatten().collect(), ANCHORS);
+}
+
+#[test]
+fn faults_in_forms_are_found() {
+    check_with(forms::forms(16), FORMS);
 }
 
 #[test]

@@ -63,6 +63,7 @@ pub fn run_all(rig: &dyn Rig) {
     runs::queues_wait_for_each_other(rig);
     runs::a_guard_passes_a_command_over(rig);
     runs::a_failure_ends_the_run_and_nothing_else(rig);
+    runs::nothing_behind_a_failure_is_written(rig);
     runs::runs_go_side_by_side(rig);
     runs::a_device_may_be_lost_in_the_last_command(rig);
     nested::loops_of_one_queue_lie_in_each_other(rig);

@@ -177,6 +177,43 @@ pub(super) fn a_failure_ends_the_run_and_nothing_else(rig: &dyn Rig) {
     assert_eq!((loaded.step(), loaded.cell(0, 0)), (None, 4));
 }
 
+/// Kernels, copies on the device, from the host and to it, that come behind one that fails: none of them changes what is there. What came before
+/// stays.
+pub(super) fn nothing_behind_a_failure_is_written(rig: &dyn Rig) {
+    let devices = [device(rig, line(rig).0)];
+    let (feed, fetch) = (Place::Feed(0), Place::Fetch(0));
+    let host = |place| BufferRef { place, offset: 0, bytes: 8 };
+    let mut guarded = call(rig, CellOperation::Mix(3), 1, vec![cells(0, 4, 1)], &[]);
+    guarded.guard = Some(BufferRef { place: Place::Arena(0), offset: 0, bytes: 1 });
+    for fails in [true, false] {
+        let first = call(rig, CellOperation::Mix(1), 1, vec![cells(0, 1, 1)], &[]);
+        let behind = [
+            call(rig, CellOperation::Mix(2), 1, vec![cells(0, 2, 1)], &[]),
+            copy(cells(0, 1, 1), cells(0, 3, 1), &[]),
+            guarded.clone(),
+            copy(host(feed), cells(0, 5, 1), &[]),
+            copy(cells(0, 1, 1), host(fetch), &[]),
+        ];
+        let failing = fails.then(|| call(rig, CellOperation::Fail(5), 1, vec![cells(0, 6, 1)], &[]));
+        let commands = [first].into_iter().chain(failing).chain(behind).collect();
+        let mut loaded = Loaded::new(&devices, vec![commands], 8);
+        let (fed, mut fetched) = (Box::new([77u64]), Box::new([9u64]));
+        let run = Run::alone(&mut loaded.run);
+        run.bindings.feeds = vec![Address::new(fed.as_ptr().cast_mut().cast())];
+        run.bindings.fetches = vec![Address::new(fetched.as_mut_ptr().cast())];
+        // Devices that make graphs of what comes again do so by then.
+        for _ in 0..3 {
+            loaded.set(0, 0, 1);
+            (1..6).for_each(|cell| loaded.set(0, cell, 9));
+            *fetched = [9];
+            let failure = loaded.step();
+            assert_eq!(failure.map(|failure| failure.command), fails.then_some(1));
+            let now = [1, 2, 3, 4, 5].map(|cell| loaded.cell(0, cell));
+            assert_eq!((now, fetched[0]), if fails { ([1, 9, 9, 9, 9], 9) } else { ([1, 2, 1, 3, 77], 1) });
+        }
+    }
+}
+
 pub(super) fn runs_go_side_by_side(rig: &dyn Rig) {
     let devices = rig.devices(2, line(rig));
     let program = |queue: u32| {
@@ -231,6 +268,11 @@ pub(super) fn a_lost_device_says_so(rig: &dyn Rig) {
     // The memory that it held is gone, and can only be given back.
     let codes = [loaded.arenas[1].read(0, &mut [0]), loaded.arenas[1].write(0, &[0])].map(|result| result.unwrap_err().code());
     assert_eq!(codes, [Code::Unavailable; 2]);
+    // The ledger gets it back all the same.
+    let lost = devices[1].ledger().clone();
+    let before = lost.in_use();
+    drop(loaded);
+    assert!(lost.in_use() < before, "{} of {before} are left", lost.in_use());
     // The other one goes on.
     let mut alone = Loaded::new(&devices[..1], vec![vec![copy(cells(0, 0, 1), cells(0, 1, 1), &[])]], 2);
     alone.set(0, 0, 4);

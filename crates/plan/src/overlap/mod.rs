@@ -7,7 +7,8 @@
 //! first layer is the first, whose gradient comes last. A card that waits for a variable computes what waits for nothing meanwhile. What
 //! has come early takes memory early, so the schedule as it is stays for lines that this one does not fit ([`crate::fit`]).
 //!
-//! A small copy is among the works: to wait for it in another queue takes about as long. But where links are modelled it has the link behind
+//! A small copy is among the works: to wait for it in another queue takes about as long. On a real card it is a node of the works' graph there, so that
+//! a step with small feeds is one launch. But where links are modelled it has the link behind
 //! a large one that has begun, and all works of its card wait with it. Where that is clearly faster, small ones are beside the works, too.
 //!
 //! [`times`]: when works run, on paper.
@@ -24,7 +25,7 @@ use crate::evaluate::{CLEARLY, ends};
 use crate::lir::{Lir, Work, WorkId, WorkKind};
 use crate::plan::DeviceId;
 
-/// A copy of fewer predicted seconds is small.
+/// A copy of fewer predicted seconds is small, but for [`always`].
 pub(crate) const LEAST: f64 = 20e-6;
 
 /// Devices of which something stays as it is.
@@ -34,6 +35,11 @@ pub(crate) struct Kept {
     pub order: BTreeSet<DeviceId>,
     /// Copies from and to them stay among the works.
     pub copies: BTreeSet<DeviceId>,
+}
+
+/// What a real card takes for a copy of nothing: it is the host's, and a copy among the works is a node of their graph. Of other devices 0.
+pub(crate) fn always(from: &DeviceSpec, to: &DeviceSpec) -> f64 {
+    if from.real().or(to.real()).is_some() { to.copy_seconds(from, 0.0) } else { 0.0 }
 }
 
 /// The region at hand, whose works are in order, with copies of cards beside their works, and works before others of their device that
@@ -121,5 +127,6 @@ fn may_be_beside(lir: &Lir, work: &Work, devices: &[DeviceSpec], kept: &BTreeSet
     let ends = [lir.values[from.value].device, lir.values[*to].device];
     let [here, there] = ends.map(|end| devices[end.index()].card.as_ref().map(|card| card.card));
     let leaves = devices[work.device.index()].kind == DeviceKind::Gpu && here != there;
-    leaves && !work.is_beside && work.seconds() >= least && ends.iter().all(|end| !kept.contains(end))
+    let [from, to] = ends.map(|end| &devices[end.index()]);
+    leaves && !work.is_beside && work.seconds() - always(from, to) >= least && ends.iter().all(|end| !kept.contains(end))
 }

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use plimsoll::recorded::{Case, Verified};
 use plimsoll::{Bytes, DeviceSpec, Devices, Options};
 use plimsoll_cards::{CudnnMode, Environment};
-use plimsoll_device::{CardPart, Device, InstructionSet, KernelCall, Library, Variant};
+use plimsoll_device::{CardLink, CardPart, Device, InstructionSet, KernelCall, Library, RealCard, Variant};
 use plimsoll_device_cpu::{CpuDevice, CpuPool};
 use plimsoll_device_cuda::emit::Emitted;
 use plimsoll_device_cuda::{Compiler, CudaCard, CudaDevice, CudaDriver, CudaSource, EngineLimits, GraphUse, Planner, any_card};
@@ -36,6 +36,8 @@ struct Rig {
     /// Whether cuDNN computes what it can, and how many of its engines programs have.
     cudnn: CudnnMode,
     engines: Arc<AtomicUsize>,
+    /// What predictions know of the card.
+    real: Option<RealCard>,
 }
 
 /// A library that counts the engines of cuDNN that programs have.
@@ -74,7 +76,14 @@ impl Rig {
         let driver = CudaDriver::load(&machine.driver()).unwrap();
         let compiler = Arc::new(Compiler::load(&machine.compiler(), None).unwrap());
         let card = CudaCard::open(&driver, &driver.cards().unwrap()[0], &compiler, None).unwrap();
-        Some(Rig { machine, card, graphs: GraphUse { at_once, ..GraphUse::on("") }, cudnn: CudnnMode::Never, engines: Arc::default() })
+        Some(Rig {
+            machine,
+            card,
+            graphs: GraphUse { at_once, ..GraphUse::on("") },
+            cudnn: CudnnMode::Never,
+            engines: Arc::default(),
+            real: None,
+        })
     }
 
     /// As [`Rig::new`], with cuDNN for all that it can compute.
@@ -93,7 +102,7 @@ impl Rig {
     fn devices(&self) -> Devices {
         let cpu = DeviceSpec::cpu(0, None, 2, InstructionSet::detect());
         let cpu = CpuDevice::new(cpu, CpuPool::new(2).unwrap(), Arc::new(CpuKernels));
-        let part = CardPart { card: 0, priority: 0, modelled: None, real: None };
+        let part = CardPart { card: 0, priority: 0, modelled: None, real: self.real.clone() };
         let spec = DeviceSpec { memory_limit: Some(Bytes(2 << 30)), card: Some(part), ..any_card() };
         let spec = CudaDevice::spec(self.card.granularity(), spec);
         let ledger = Ledger::new(spec.name.to_string(), spec.memory_limit);
@@ -203,6 +212,32 @@ fn cases_run_by_cudnn() {
         }
     }
     assert!(failed.is_empty() && by_cudnn >= 20, "{by_cudnn} by cuDNN, {} failed:\n{}", failed.len(), failed.join("\n"));
+}
+
+/// A training step whose feeds are small is one launch on a card as predictions know it, also where labels may be faults and cuDNN computes what is
+/// behind them.
+#[test]
+fn a_training_step_is_one_launch() {
+    let link = CardLink { bandwidth: 2.5e10, peers: Vec::new() };
+    let real = Some(RealCard { model: "Mock card".to_string(), multiprocessors: 132, link });
+    for (test, with_cudnn) in [("one-launch", false), ("one-launch-cudnn", true)] {
+        let Some(rig) = (if with_cudnn { Rig::with_cudnn(test, true) } else { Rig::new(test, true) }) else { return };
+        let rig = Rig { real: real.clone(), ..rig };
+        let driver = Driver::open(&rig.machine);
+        for name in ["mlp_sgd_ref", "mlp_adam_resource"] {
+            let case = Case::read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../cli/tests/cases").join(name)).unwrap();
+            let mut replay = case.open(rig.devices()).unwrap();
+            replay.init().unwrap();
+            replay.step(0).unwrap();
+            let functions = ["cuGraphLaunch", "cuLaunchKernel", "cuMemcpyHtoDAsync", "cuMemcpyDtoHAsync", "cuGraphInstantiateWithFlags"];
+            let calls = |driver: &Driver| functions.map(|name| driver.calls(Some(name)));
+            let before = calls(&driver);
+            replay.step(1).unwrap();
+            let behind = calls(&driver);
+            let count: Vec<u64> = before.iter().zip(behind).map(|(before, behind)| behind - before).collect();
+            assert_eq!(count, [1, 0, 0, 0, 0], "{name}: {functions:?}");
+        }
+    }
 }
 
 /// Training steps of networks that `scripts/write_memory_cases.py` has written, with empty kernels: what a card gives is what was promised.

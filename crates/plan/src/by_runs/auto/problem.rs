@@ -17,6 +17,7 @@ use super::bodies::{Hand, Item, Order};
 use super::parts::Groups;
 use crate::Request;
 use crate::lir::{Home, Lir, RegionId, ValueId, Work as LirWork, WorkId, WorkKind};
+use crate::overlap;
 use crate::plan::DeviceId;
 use crate::prepare::{choose, copy_time, request_of};
 
@@ -116,6 +117,8 @@ pub(super) struct Problem {
     pub kind_of: Vec<u16>,
     /// For each value, for each kind of pair of devices: the seconds of a copy.
     pub copies: Vec<f64>,
+    /// For each kind of pair: the seconds of a copy of nothing, which are no reason to have it beside the works.
+    pub always: Vec<f64>,
     pub pairs: usize,
     /// For each device to each device, the kind of the pair.
     pub pair_of: Vec<u16>,
@@ -273,6 +276,8 @@ impl Problem {
             };
             copies.extend(pair_firsts.iter().map(of_pair));
         }
+        let always_of = |first: &usize| overlap::always(&devices[first / devices.len()], &devices[first % devices.len()]);
+        let always = pair_firsts.iter().map(always_of).collect();
         let lines = (0..devices.len()).map(|device| request.left(device).map(|left| (left - devices[device].overhead).0)).collect();
         Ok(Problem {
             choices: Choices::new(choices),
@@ -288,6 +293,7 @@ impl Problem {
             kinds: kind_firsts.len(),
             kind_of,
             copies,
+            always,
             pairs: pair_firsts.len(),
             pair_of,
             host: plan.placement.host.index(),
@@ -343,7 +349,16 @@ impl Problem {
 
     /// The seconds of a copy of a value.
     pub fn copy(&self, value: usize, from: usize, to: usize) -> f64 {
-        self.copies[value * self.pairs + usize::from(self.pair_of[from * self.kind_of.len() + to])]
+        self.copies[value * self.pairs + self.pair(from, to)]
+    }
+
+    /// Whether a copy that takes so long can be beside the works of its card.
+    pub fn is_long(&self, seconds: f64, from: usize, to: usize) -> bool {
+        seconds - self.always[self.pair(from, to)] >= overlap::LEAST
+    }
+
+    fn pair(&self, from: usize, to: usize) -> usize {
+        usize::from(self.pair_of[from * self.kind_of.len() + to])
     }
 }
 

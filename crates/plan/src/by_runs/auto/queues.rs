@@ -1,7 +1,7 @@
 //! Rates an assignment: the queues of the devices, run on paper, and the bytes that are live.
 //!
 //! Queues take works in their order, as [`crate::Plan::on_the_clock`] says: devices of one card share its processors and its link, and
-//! the processors' devices share theirs. A copy is in the queue of the card that carries it, or beside its works ([`overlap`]). From card to
+//! the processors' devices share theirs. A copy is in the queue of the card that carries it, or beside its works ([`crate::overlap`]). From card to
 //! card it has the links of both.
 
 use plimsoll_device::{DeviceKind, DeviceSpec};
@@ -11,7 +11,6 @@ use super::super::{Least, Objective};
 use super::bounds::{Bounds, least};
 use super::moments::{Moment, NEVER, OfDevice, Readers, Times};
 use super::problem::{Place, Problem, Value};
-use crate::overlap;
 
 /// Seconds that no step takes.
 const NO_ROOM: f64 = 1e9;
@@ -211,7 +210,8 @@ impl<'a> Queues<'a> {
         let sender = Some(self.engines[other].1).filter(|_| leaves && self.has_link[carrier] && self.has_link[other]);
         let seconds = self.problem.copy(value, from, to);
         // A copy of a card that takes its time runs beside its works.
-        let is_beside = leaves && self.is_card[carrier] && seconds >= overlap::LEAST && !self.sources[value].is_in_body;
+        let is_long = self.problem.is_long(seconds, from, to);
+        let is_beside = leaves && self.is_card[carrier] && is_long && !self.sources[value].is_in_body;
         let queue = if is_beside { 0.0 } else { self.now.devices[carrier].queue };
         let is_free = self.now.engines[engine].free.max(sender.map_or(0.0, |sender| self.now.engines[sender].free));
         let start = queue.max(is_free).max(self.made(value));

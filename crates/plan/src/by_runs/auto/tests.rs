@@ -86,6 +86,7 @@ fn problem(random: &mut Random) -> Problem {
         kinds: 2,
         kind_of: vec![0, 1, 1, 1],
         copies,
+        always: vec![0.0; 2],
         pairs: 2,
         pair_of: (0..devices * devices).map(|pair| u16::from(pair % devices != pair / devices)).collect(),
         host: 0,
