@@ -36,8 +36,9 @@ def ways(kernel):
         a, b = (torch.randn(shape) for shape in kernel["inputs"])
         left, right = (value.t() if turned else value for value, turned in zip((a, b), kernel["transpose"]))
         made = {"plain": lambda: torch.mm(left, right)}
-        if kernel["packed"] and not kernel["transpose"][0]:
-            packed = torch._C._nn.mkldnn_reorder_linear_weight(right.t().contiguous().to_mkldnn(), left.shape[0])
+        # A single row is no product for oneDNN.
+        if kernel["packed"] and not kernel["transpose"][0] and left.shape[0] > 1:
+            packed = torch.ops.mkldnn._reorder_linear_weight(right.t().contiguous(), left.shape[0])
             made["packed"] = lambda: torch.ops.mkldnn._linear_pointwise(left, packed, None, "none", [], "")
         return made
     h, w, before, after = kernel["filters"]

@@ -68,7 +68,7 @@ fn kernels_compile_for_all_cards_without_spills() {
 }
 
 #[test]
-#[ignore = "takes minutes"]
+#[ignore = "takes minutes: scripts/long"]
 fn the_longest_expressions_do_not_spill() {
     let Some(nvrtc) = nvrtc() else { return };
     assert_eq!(compile(&nvrtc, &longest()), 5);

@@ -136,10 +136,9 @@ fn fold_block<T: Copy, F: Fold<T>, const N: usize>(values: &[T]) -> F::Acc {
     let mut width = N / GROUP;
     while width > 1 {
         width /= 2;
-        for number in 0..width {
-            for lane in 0..GROUP {
-                lanes[number][lane] = F::join(lanes[number][lane], lanes[number + width][lane]);
-            }
+        let (low, high) = lanes.split_at_mut(width);
+        for (low, high) in low.iter_mut().zip(high).take(width) {
+            *low = std::array::from_fn(|lane| F::join(low[lane], high[lane]));
         }
     }
     F::join(join_group::<T, F>(&lanes[0]), fold_short::<T, F>(rest))
