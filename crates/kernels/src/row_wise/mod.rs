@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use plimsoll_base::{Error, Result};
 use plimsoll_device::{Args, Cost, CpuKernel, Fault, Prepared};
-use plimsoll_request::row_wise::{RowWise, Span};
+use plimsoll_request::row_wise::{RowStep, RowWise, Span};
 
 use crate::library;
 use crate::simd::Isa;
@@ -43,7 +43,7 @@ pub(crate) fn row_wise(isa: Isa, request: &RowWise) -> Result<Prepared> {
     let places: Vec<Place> = (0..values.spans.len()).map(|value| values.place(value, block, row, &mut offset)).collect();
     let mut worker = 0;
     let mut steps_of = |rows: u64| -> Result<Vec<Step>> {
-        let step = |(number, step): (usize, &plimsoll_request::row_wise::RowStep)| {
+        let step = |(number, step): (usize, &RowStep)| {
             let arguments: Vec<usize> = step.reads().iter().copied().chain(values.made_by(number)).collect();
             let mut made = library::make(isa, &step.alone(rows, row, &values.spans))?.steps;
             let (Some((prepared, None)), true, true) = (made.pop(), made.is_empty(), arguments.len() <= MOST_ARGUMENTS) else {

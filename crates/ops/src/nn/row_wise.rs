@@ -21,8 +21,7 @@ const MOST_STEPS: usize = 12;
 /// The most arguments of one work.
 const MOST_ARGUMENTS: usize = 24;
 
-/// The work that computes at once what a work and those that make its operands compute, as far as all are of the same rows, and no
-/// other work has to come between them.
+/// A work and those that make its operands, as one. They are of the same rows, and no other work has to come between them.
 fn row_wise(works: &dyn Works, work: WorkId) -> Option<Patch> {
     // A variable's new value lies where the old one does.
     if works.outputs(work).iter().any(|output| works.is_variable(*output)) {
