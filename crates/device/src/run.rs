@@ -146,7 +146,7 @@ pub struct Failure {
 }
 
 impl Run {
-    /// A run of a plan with that many queues, over already.
+    /// A run of a plan with that many queues, over already: [`Run::restart`] comes before its first use, too.
     pub fn new(queues: usize, bindings: Bindings) -> Run {
         Run {
             bindings,
@@ -198,7 +198,9 @@ impl Run {
     /// Called by a device once for each queue, after which it does not touch the run's blocks any more. Returns whether it
     /// was the last queue.
     pub fn queue_ended(&self) -> bool {
-        let last = self.unfinished.fetch_sub(1, Ordering::SeqCst) == 1;
+        let unfinished = self.unfinished.fetch_sub(1, Ordering::SeqCst);
+        debug_assert_ne!(unfinished, 0, "a run is restarted before it is submitted");
+        let last = unfinished == 1;
         if last {
             self.ring();
         }

@@ -29,7 +29,8 @@ fn loaded(cards: &Cards, device: &CudaDevice, arguments: usize) -> Result<Loaded
 
 fn step(device: &CudaDevice, Loaded { executable, arena }: &Loaded) {
     let bindings = Bindings { arenas: vec![arena.address()], ..Bindings::default() };
-    let run = Arc::new(Run::new(1, bindings));
+    let mut run = Arc::new(Run::new(1, bindings));
+    Run::alone(&mut run).restart();
     executable.submit(&run);
     device.drive(&run);
     assert_eq!(run.failure(), None);
