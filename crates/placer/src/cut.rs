@@ -28,48 +28,70 @@ pub fn cut(model: &mut dyn Cuttable, order: &[u32]) -> Option<(Vec<Device>, f64)
     let states: usize = sizes.iter().product();
     let step = |kind: usize| sizes[..kind].iter().product::<usize>();
     let parts = order.len();
-    // For each position and state: the least cost, and the stretch that ends there: where it begins and its kind.
-    let mut best = vec![(f64::INFINITY, 0u32, 0u16); (parts + 1) * states];
-    best[0].0 = 0.0;
-    let mut costs = Vec::new();
+    // For each state and position: the least cost, and the stretch that ends there, by where it begins and its kind.
+    let positions = parts + 1;
+    let mut least = vec![f64::INFINITY; states * positions];
+    let mut stretch_of = vec![0u64; states * positions];
+    least[0] = 0.0;
+    let (mut costs, mut going) = (Vec::new(), Vec::with_capacity(states));
+    // For each state the least cost of it and of those with fewer devices, at the position at hand.
+    let mut leasts = vec![f64::INFINITY; states];
     for first in 0..parts {
-        if best[first * states..(first + 1) * states].iter().all(|state| state.0.is_infinite()) {
+        // From a state that costs no less than one with fewer devices, which comes before it, nothing better goes on.
+        going.clear();
+        for state in 0..states {
+            let before = least[state * positions + first];
+            let fewer = (0..kinds.len()).filter(|kind| state / step(*kind) % sizes[*kind] > 0).map(|kind| leasts[state - step(kind)]);
+            let fewer = fewer.fold(f64::INFINITY, f64::min);
+            leasts[state] = before.min(fewer);
+            if before < fewer {
+                going.push(state);
+            }
+        }
+        if going.is_empty() {
             continue;
         }
         for (kind, size) in sizes.iter().copied().enumerate() {
             costs.clear();
             model.stretches(order, first, kind, &mut costs);
-            for state in (0..states).filter(|state| state / step(kind) % size + 1 < size) {
-                let before = best[first * states + state].0;
-                if before.is_infinite() {
-                    continue;
-                }
-                let next = state + step(kind);
-                for (length, cost) in costs.iter().enumerate() {
-                    let there = &mut best[(first + length + 1) * states + next];
-                    if before + cost < there.0 {
-                        *there = (before + cost, first as u32, kind as u16);
-                    }
+            let stretch = stretch(first, kind);
+            for &state in going.iter().filter(|state| *state / step(kind) % size + 1 < size) {
+                let before = least[state * positions + first];
+                let ends = (state + step(kind)) * positions + first + 1;
+                let (least, stretch_of) = (&mut least[ends..], &mut stretch_of[ends..]);
+                for ((least, stretch_of), cost) in least.iter_mut().zip(stretch_of).zip(&costs) {
+                    let cost = before + cost;
+                    let is_less = cost < *least;
+                    *least = if is_less { cost } else { *least };
+                    *stretch_of = if is_less { stretch } else { *stretch_of };
                 }
             }
         }
     }
-    let (mut state, (cost, ..)) =
-        (0..states).map(|state| (state, best[parts * states + state])).min_by(|one, other| one.1.0.total_cmp(&other.1.0))?;
+    let ends = (0..states).map(|state| (state, least[state * positions + parts]));
+    let (mut state, cost) = ends.min_by(|one, other| one.1.total_cmp(&other.1))?;
     if cost.is_infinite() {
         return None;
     }
     let mut devices = vec![0; parts];
     let mut end = parts;
     while end > 0 {
-        let (_, first, kind) = best[end * states + state];
-        let kind = usize::from(kind);
+        let (first, kind) = first_and_kind(stretch_of[state * positions + end]);
         let used = state / step(kind) % sizes[kind];
-        order[first as usize..end].iter().for_each(|part| devices[*part as usize] = kinds[kind][used - 1]);
+        order[first..end].iter().for_each(|part| devices[*part as usize] = kinds[kind][used - 1]);
         state -= step(kind);
-        end = first as usize;
+        end = first;
     }
     Some((devices, cost))
+}
+
+/// A stretch by where it begins and its kind: as wide as a cost, so that both are chosen by the same lanes.
+fn stretch(first: usize, kind: usize) -> u64 {
+    (first as u64) << 16 | kind as u64
+}
+
+fn first_and_kind(stretch: u64) -> (usize, usize) {
+    ((stretch >> 16) as usize, (stretch & 0xFFFF) as usize)
 }
 
 /// An order in which every part comes before those that read from it, if there is one: depth first from the ends, chosen at random.

@@ -28,7 +28,9 @@ pub struct Latency<'a> {
     kinds: Vec<Vec<Device>>,
     nodes_of: Vec<Vec<u32>>,
     readers: Vec<Vec<u32>>,
+    /// For each node its position in the order that is cut, and that of the last node that reads it.
     at: Vec<u32>,
+    last: Vec<u32>,
     host: Vec<f64>,
 }
 
@@ -63,6 +65,7 @@ impl<'a> Latency<'a> {
             nodes_of,
             readers,
             at: vec![0; nodes],
+            last: vec![u32::MAX; nodes],
             host: vec![0.0; nodes],
         }
     }
@@ -216,6 +219,9 @@ impl Cuttable for Latency<'_> {
         if first == 0 {
             let all = order.iter().flat_map(|part| &self.nodes_of[*part as usize]);
             all.enumerate().for_each(|(position, node)| self.at[*node as usize] = position as u32);
+            for (last, node) in self.last.iter_mut().zip(nodes) {
+                *last = node.readers.iter().map(|reader| self.at[*reader]).max().unwrap_or(u32::MAX);
+            }
         }
         let first_node = order.get(first).and_then(|part| self.nodes_of[*part as usize].first()).map_or(0, |node| self.at[*node as usize]);
         let on_host = kind == 0;
@@ -239,8 +245,7 @@ impl Cuttable for Latency<'_> {
                     } else {
                         start = start.max(self.host[read]);
                         // Its last reader is here: it need not be given back.
-                        let last = nodes[read].readers.iter().map(|reader| self.at[*reader]).max();
-                        if last == Some(self.at[index as usize]) {
+                        if self.last[read] == self.at[index as usize] {
                             outputs -= nodes[read].moving;
                         }
                     }
