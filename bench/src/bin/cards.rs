@@ -64,8 +64,7 @@ fn measure(folder: &Path, machine: &mock::Machine) -> Result<()> {
             let mut run = Arc::new(Run::new(1, bindings));
             let mut step = || {
                 Run::alone(&mut run).restart();
-                executable.submit(&run);
-                device.drive(&run);
+                executable.run_to_end(&run, &device);
                 assert_eq!(run.failure(), None);
             };
             step();
