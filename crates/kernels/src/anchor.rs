@@ -4,6 +4,7 @@ use plimsoll_base::{DataType, Error, Result};
 use plimsoll_device::{LaidOut, Prepared};
 use plimsoll_request::KernelRequest;
 use plimsoll_request::anchor::{Anchor, Epilogue};
+use plimsoll_request::bands::Bands;
 use plimsoll_request::pool::{Maxima, Pooling};
 use plimsoll_request::window::WindowAxis;
 
@@ -22,9 +23,14 @@ pub(crate) fn takes(anchor: &Anchor, pooling: &Pooling) -> bool {
     flat && pooling.spec.input() == output && spec.batch >= 8 && image <= 128 << 10
 }
 
-/// Whether a request can have an argument in panels: the filter of a convolution, or the right operand of a product.
+/// Whether a request can have an argument in panels: the filter of a convolution, that of the first of several by bands, or the right operand of a
+/// product.
 pub(crate) fn reads_panels(isa: Isa, request: &KernelRequest, laid_out: LaidOut) -> bool {
-    let KernelRequest::Anchor { anchor, .. } = request else { return false };
+    let anchor = match request {
+        KernelRequest::Anchor { anchor, .. } => anchor,
+        KernelRequest::Bands(Bands { stages }) if !stages.is_empty() => &stages[0].anchor,
+        _ => return false,
+    };
     let (reads, columns) = match anchor {
         Anchor::Conv(spec) => (conv::reads_panels(isa, spec), spec.out_c),
         Anchor::Product(DataType::Float, spec) => (product::reads_panels(isa, spec), spec.n),

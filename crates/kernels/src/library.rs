@@ -158,6 +158,11 @@ impl Library for CpuKernels {
             | (KernelRequest::Anchor { anchor, .. }, KernelRequest::Movement { movement: Movement::Transpose { .. }, .. }) => {
                 matches!(anchor, Anchor::Product(..))
             }
+            // Bands; their convolutions round no operands.
+            (
+                KernelRequest::Anchor { anchor: Anchor::Conv(_) | Anchor::DepthwiseConv(_), .. } | KernelRequest::Bands(_),
+                KernelRequest::Anchor { anchor: Anchor::Conv(_) | Anchor::DepthwiseConv(_), .. },
+            ) => spec.bf16.is_none() && conv::bands::takes(first, second),
             // Attention; its products round no operands.
             (KernelRequest::Nn(Nn::Softmax { .. }), KernelRequest::Anchor { anchor: Anchor::Product(..), .. }) => spec.bf16.is_none(),
             _ => false,
@@ -269,6 +274,7 @@ fn prepared(isa: Isa, request: &KernelRequest, order: Order) -> Result<Made> {
         Expr { expr, shape, operands } => expr::elementwise_on(isa, expr, shape, operands)?.into(),
         Anchor { anchor, epilogue, pooling } => anchor::prepare(isa, anchor, epilogue.clone(), *pooling, order)?.into(),
         Attention(request) => crate::product::attention(isa, request)?.into(),
+        Bands(request) => conv::bands::prepare(isa, request, order)?.into(),
         RowWise(request) => crate::row_wise::row_wise(isa, request)?.into(),
         ConvBackpropFilter { spec, unpooled } => {
             let (parts, first, reads) = match unpooled {

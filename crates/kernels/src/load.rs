@@ -4,9 +4,11 @@ use plimsoll_base::DataType;
 use plimsoll_device::{Class, Cost, Load};
 use plimsoll_request::KernelRequest;
 use plimsoll_request::anchor::Anchor;
+use plimsoll_request::bands::{BandStage, Bands};
 use plimsoll_request::product::ProductSpec;
 use plimsoll_request::row_wise::{RowStep, Span};
 
+use crate::conv::Sizes;
 use crate::simd::Isa;
 
 /// The loads of the steps of a request, whose costs these are.
@@ -27,6 +29,7 @@ fn class_of(request: &KernelRequest) -> Class {
         Anchor { anchor: self::Anchor::Product(DataType::Float | DataType::Half | DataType::Bfloat16, _), .. } => Class::Product,
         Anchor { anchor: self::Anchor::Product(..), .. } => Class::GenericProduct,
         Attention(_) => Class::Product,
+        Bands(_) => Class::Convolution,
         Anchor { anchor: self::Anchor::Conv(_) | self::Anchor::ConvBackpropInput(_), .. } => Class::Convolution,
         Anchor { anchor: self::Anchor::DepthwiseConv(_), .. } => Class::Depthwise,
         DepthwiseConvBackpropInput(_) | DepthwiseConvBackpropFilter(_) => Class::Depthwise,
@@ -51,6 +54,8 @@ fn class_of(request: &KernelRequest) -> Class {
     }
 }
 
+/// Operations of a convolution that take as long as one of a depthwise convolution, which reads each of its operands for one.
+const DEPTHWISE: f64 = 3.0;
 /// Steps of an expression that take as long as the softmax of an element.
 const SOFTMAX: f64 = 5.0;
 
@@ -81,6 +86,19 @@ fn load_of(isa: Isa, class: Class, request: &KernelRequest, cost: &Cost) -> Load
             let scores: f64 = request.shape.iter().map(|size| *size as f64).product();
             let between = request.between.as_ref().map_or(0.0, |between| between.expr.flops());
             Load { class, issued, elementwise: (between + SOFTMAX) * scores }
+        }
+        KernelRequest::Bands(Bands { stages }) => {
+            let (mut issued, mut elementwise) = (0.0, 0.0);
+            for BandStage { anchor, epilogue } in stages {
+                let total = anchor.shape().map_or(0.0, |shape| shape.iter().map(|size| *size as f64).product());
+                elementwise += epilogue.as_ref().map_or(0.0, |epilogue| epilogue.expr.flops() * total);
+                issued += match anchor {
+                    Anchor::Conv(spec) => spec.flops() * padding(spec.out_c),
+                    Anchor::DepthwiseConv(spec) => DEPTHWISE * spec.flops() / spec.in_c.max(1) as f64 * padding(spec.out_c),
+                    Anchor::Product(..) | Anchor::ConvBackpropInput(_) => 0.0,
+                };
+            }
+            Load { class, issued, elementwise }
         }
         KernelRequest::ConvBackpropFilter { spec, .. } | KernelRequest::ConvBackpropFilterSums { spec, .. } => {
             Load { class, issued: cost.flops * padding(spec.out_c), elementwise: 0.0 }

@@ -297,6 +297,7 @@ fn element_type(request: &KernelRequest) -> Option<DataType> {
         | KernelRequest::Exprs(_)
         | KernelRequest::Anchor { .. }
         | KernelRequest::Attention(_)
+        | KernelRequest::Bands(_)
         | KernelRequest::RowWise(_)
         | KernelRequest::ConvBackpropFilter { .. }
         | KernelRequest::ConvBackpropFilterSums { .. }

@@ -3,6 +3,7 @@
 use plimsoll_base::{DataType, Random};
 use plimsoll_device::{Bf16Instructions, DeviceSpec, InstructionSet, Library};
 use plimsoll_request::anchor::{Anchor, Epilogue};
+use plimsoll_request::bands::{BandStage, Bands};
 use plimsoll_request::conv::{ConvSpec, FilterForm};
 use plimsoll_request::expr::{BinaryOp, Expr, ExprBuilder, UnaryOp};
 use plimsoll_request::lrn::LrnSpec;
@@ -138,6 +139,13 @@ fn requests() -> Vec<KernelRequest> {
     let depthwise = ConvSpec { out_c: 24, ..conv(12, (10, 3, 1), 24, 24) };
     all.push(anchor(Anchor::DepthwiseConv(depthwise)));
     all.push(KernelRequest::DepthwiseConvBackpropInput(depthwise));
+    // Convolutions by bands.
+    let (wide, narrow) = (conv(12, (10, 1, 1), 8, 24), conv(12, (10, 1, 1), 24, 8));
+    let stage = |anchor: Anchor, spec: ConvSpec| BandStage { anchor, epilogue: Some(finish(&[spec.out_c], &spec.output())) };
+    let stages = vec![stage(Anchor::Conv(wide), wide), BandStage { anchor: Anchor::DepthwiseConv(depthwise), epilogue: None }];
+    let bands = Bands { stages };
+    all.push(KernelRequest::Bands(bands.then(stage(Anchor::Conv(narrow), narrow))));
+    all.push(KernelRequest::Bands(bands));
     // A convolution with the pooling behind it.
     let spec = conv(12, (32, 5, 1), 3, 64);
     let pooling = Pooling { spec: pool(12, (32, 3, 2), 64), maxima: Maxima::First, positions: Positions::Positive };

@@ -5,6 +5,7 @@ use plimsoll_base::{DataType, Error, Result};
 use crate::KernelRequest;
 use crate::anchor::{Anchor, Epilogue};
 use crate::attention::Attention;
+use crate::bands::Bands;
 use crate::block::Block;
 use crate::conv::{ConvSpec, FilterForm};
 use crate::crop::Makes;
@@ -63,6 +64,7 @@ impl KernelRequest {
                 [tensor(spec.data_type, &spec.filter())?],
             ),
             KernelRequest::Attention(request) => of_attention(request)?,
+            KernelRequest::Bands(request) => of_bands(request)?,
             KernelRequest::RowWise(request) => of_row_wise(request)?,
             KernelRequest::ConvBackpropFilterSums { spec, unpooled, sums, onto, form } => {
                 let one = KernelRequest::ConvBackpropFilter { spec: *spec, unpooled: *unpooled };
@@ -186,6 +188,17 @@ fn of_attention(request: &Attention) -> Result<Arguments> {
     let of_values = of_anchor(&Anchor::Product(DataType::Float, request.values), None, None)?;
     inputs.push(of_values.inputs[1]);
     Ok(Arguments::of(inputs, of_values.outputs))
+}
+
+fn of_bands(request: &Bands) -> Result<Arguments> {
+    request.check()?;
+    let (mut inputs, mut outputs) = (Vec::new(), Vec::new());
+    for (number, stage) in request.stages.iter().enumerate() {
+        let of_stage = of_anchor(&stage.anchor, stage.epilogue.as_ref(), None)?;
+        inputs.extend(&of_stage.inputs[usize::from(number > 0)..]);
+        outputs = of_stage.outputs;
+    }
+    Ok(Arguments::of(inputs, outputs))
 }
 
 fn of_row_wise(request: &RowWise) -> Result<Arguments> {

@@ -7,6 +7,7 @@
 pub mod anchor;
 mod arguments;
 pub mod attention;
+pub mod bands;
 mod bits;
 pub mod block;
 pub mod check;

@@ -5,6 +5,7 @@ use std::cell::Cell;
 
 use crate::KernelRequest;
 use crate::anchor::{Anchor, Epilogue};
+use crate::bands::{BandStage, Bands};
 use crate::conv::ConvSpec;
 use crate::lrn::LrnSpec;
 use crate::movement::{Movement, Pick};
@@ -167,6 +168,30 @@ impl KernelRequest {
                 };
                 cut.extend(vec![true; results]);
                 part_of(KernelRequest::Anchor { anchor: part, epilogue, pooling }, cut)
+            }
+            KernelRequest::Bands(request) => {
+                request.check().ok()?;
+                let (mut stages, mut cut) = (Vec::with_capacity(request.stages.len()), vec![true]);
+                for BandStage { anchor, epilogue } in &request.stages {
+                    let shape = anchor.shape()?;
+                    let anchor = match anchor {
+                        Anchor::Conv(spec) => Anchor::Conv(images(spec)?),
+                        Anchor::DepthwiseConv(spec) => Anchor::DepthwiseConv(images(spec)?),
+                        Anchor::Product(..) | Anchor::ConvBackpropInput(_) => return None,
+                    };
+                    cut.push(false);
+                    let epilogue = match epilogue {
+                        Some(Epilogue { expr, operands }) => {
+                            let (operands, others) = operands_of(operands, &shape, 0, divided)?;
+                            cut.extend(others);
+                            Some(Epilogue { expr: expr.clone(), operands })
+                        }
+                        None => None,
+                    };
+                    stages.push(BandStage { anchor, epilogue });
+                }
+                cut.push(true);
+                part_of(KernelRequest::Bands(Bands { stages }), cut)
             }
             KernelRequest::RowWise(request) => {
                 let spans = request.check().ok()?;

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::anchor::{Anchor, Epilogue};
 use crate::attention::Attention;
+use crate::bands::Bands;
 use crate::check::Requirement;
 use crate::conv::{ConvSpec, FilterForm};
 use crate::crop::Crop;
@@ -52,6 +53,8 @@ pub enum KernelRequest {
     },
     /// Scores, their softmax, and its product with values.
     Attention(Attention),
+    /// Convolutions one behind the other.
+    Bands(Bands),
     /// Expressions and reductions of rows, one behind the other.
     RowWise(RowWise),
     /// The gradient of a convolution by its filter. Arguments: input, gradient by the result, gradient by the filter.

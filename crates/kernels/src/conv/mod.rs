@@ -3,6 +3,7 @@
 //! is rounded once. Doubles have plain loops.
 
 mod axis;
+pub(crate) mod bands;
 mod depthwise;
 mod direct;
 mod doubles;

@@ -1,5 +1,6 @@
 //! Tests of convolutions and their gradients against plain loops, on every instruction set, and against each other.
 
+mod bands;
 mod chains;
 mod large;
 mod panels;

@@ -28,8 +28,15 @@ mod window;
 pub(crate) use window::taken_over;
 
 /// The fusions of this family, in the order in which they are tried.
-pub const FUSIONS: &[&[Fusion]] =
-    &[max_pool::FUSIONS, bias::FUSIONS, conv::FUSIONS, fused_batch_norm::FUSIONS, softmax::FUSIONS, row_wise::FUSIONS];
+pub const FUSIONS: &[&[Fusion]] = &[
+    max_pool::FUSIONS,
+    bias::FUSIONS,
+    conv::FUSIONS,
+    depthwise_conv2d::FUSIONS,
+    fused_batch_norm::FUSIONS,
+    softmax::FUSIONS,
+    row_wise::FUSIONS,
+];
 
 /// The rules of this family.
 pub const RULES: &[&[OpRules]] = &[

@@ -10,11 +10,12 @@ use plimsoll_base::{DataType, Error, Result};
 use plimsoll_device::{Args, Cost, CpuKernel, Fault, Prepared};
 
 use super::axis::{Axis, Run};
+use super::bands::{ByRows, Near, RowsOf};
 use super::groups::{GROUP, get, groups, put};
 use super::{FAR, Sizes, doubles};
 use crate::cut::Cut;
 use crate::element::{InFloats, of_type};
-use crate::expr::{Bases, Changes, Functions, Link};
+use crate::expr::{Bases, Changes, Functions, Link, Links};
 use crate::finish::Finish;
 use crate::packing::part;
 use crate::simd::{Isa, Vectorised};
@@ -119,8 +120,46 @@ fn prepare(isa: Isa, spec: ConvSpec, work: Work, epilogue: Option<Epilogue>) -> 
     of_type!(spec.data_type, [Float, Half, Bfloat16], E => of::<E>(isa, spec, work, epilogue), _ => Err(super::refused(&spec)))
 }
 
+/// A depthwise convolution of floats by rows.
+///
+/// # Errors
+/// As [`depthwise_conv`]; UNIMPLEMENTED for results that wait for their epilogue.
+pub(super) fn by_rows(isa: Isa, spec: &ConvSpec, epilogue: Option<Epilogue>, near: Near) -> Result<RowsOf> {
+    let (mut kernel, scratch, cost) = build::<f32>(isa, *spec, Work::Forward, epilogue)?;
+    if kernel.epilogue.as_ref().is_some_and(|finish| finish.chain.is_none()) {
+        return Err(Error::unimplemented("a depthwise convolution by rows whose results wait"));
+    }
+    kernel.ahead &= !near.operand;
+    kernel.fetches &= !near.results;
+    Ok(RowsOf { kernel: Arc::new(kernel), scratch, cost })
+}
+
+impl ByRows for Depthwise<f32> {
+    unsafe fn rows(&self, image: usize, rows: Range<usize>, args: &Args<'_>) {
+        let first = image * self.y.positions;
+        let chain = self.epilogue.as_ref().and_then(|finish| Some((finish.chain.as_ref()?, finish.result)));
+        let links = chain.map(|(chain, _)| chain.bind(&args.pointers[2..]));
+        let result = chain.map_or(2, |(_, result)| result);
+        let links = links.as_ref().map_or(&[][..], Links::get);
+        // SAFETY: the caller's promise.
+        unsafe { self.compute(first + rows.start..first + rows.end, args.pointers[result].cast(), links, args) };
+    }
+}
+
 /// As [`prepare`], of elements of the type. Floats of two bytes are widened as they are read, and results rounded as they are written.
 fn of<E: InFloats>(isa: Isa, spec: ConvSpec, work: Work, epilogue: Option<Epilogue>) -> Result<Prepared> {
+    let (kernel, scratch, cost) = build::<E>(isa, spec, work, epilogue)?;
+    let kernel = Arc::new(kernel);
+    let chunks = kernel.cut.pieces();
+    let mut prepared = Prepared { chunks, scratch: 0, per_worker: scratch as u64, cost, in_place: Vec::new(), kernel: kernel.clone() };
+    if let Some(finish) = &kernel.epilogue {
+        finish.describe(&mut prepared);
+    }
+    Ok(prepared)
+}
+
+/// The kernel, bytes of scratch for each worker, and the cost without the epilogue.
+fn build<E: InFloats>(isa: Isa, spec: ConvSpec, work: Work, epilogue: Option<Epilogue>) -> Result<(Depthwise<E>, usize, Cost)> {
     spec.check()?;
     let is_widened = E::TYPE != DataType::Float;
     if is_widened && epilogue.is_some() {
@@ -164,7 +203,7 @@ fn of<E: InFloats>(isa: Isa, spec: ConvSpec, work: Work, epilogue: Option<Epilog
     }
     let is_far = |sizes: &[u64]| sizes.iter().product::<u64>() > (FAR / size_of::<f32>()) as u64;
     let (ahead, fetches) = (is_far(&spec.input()), is_far(&spec.output()));
-    let kernel = Arc::new(Depthwise::<E> {
+    let kernel = Depthwise::<E> {
         work,
         batch,
         in_c,
@@ -179,13 +218,8 @@ fn of<E: InFloats>(isa: Isa, spec: ConvSpec, work: Work, epilogue: Option<Epilog
         epilogue,
         isa,
         of: PhantomData,
-    });
-    let mut prepared =
-        Prepared { chunks: cut.pieces(), scratch: 0, per_worker: scratch as u64, cost, in_place: Vec::new(), kernel: kernel.clone() };
-    if let Some(finish) = &kernel.epilogue {
-        finish.describe(&mut prepared);
-    }
-    Ok(prepared)
+    };
+    Ok((kernel, scratch, cost))
 }
 
 impl<E: InFloats> CpuKernel for Depthwise<E> {

@@ -39,6 +39,9 @@ pub(super) type TileFn = unsafe fn(&Tile<'_>);
 /// The most positions of a tile: as many sums as are under way at once.
 pub(super) const POSITIONS: usize = 8;
 
+/// Taps of a row of which neighbouring positions share what they see.
+const TAPS: usize = 3;
+
 /// How many vectors before they are written results' lines are asked for.
 const SOON: usize = 4;
 
@@ -67,18 +70,31 @@ unsafe fn tile<V: Lanes, const P: usize>(tile: &Tile<'_>) {
                 let line = tile.ahead.wrapping_add(row * tile.input_row + channel);
                 (0..tile.ahead_columns).for_each(|column| V::fetch_ahead(line.wrapping_add(column * tile.input_column)));
             }
-            for row in 0..rows {
-                let mut input = tile.input.wrapping_add(row * tile.input_row + channel);
-                let mut filter = tile.filter.wrapping_add(row * tile.filter_row + channel);
-                for _ in 0..columns {
-                    let weights = if is_part { V::load_first(filter, count) } else { V::load(filter) };
-                    for p in 0..P {
-                        let from = input.wrapping_add(p * tile.input_position);
-                        let values = if is_part { V::load_first(from, count) } else { V::load(from) };
-                        sums[p][0] = values.madd(weights, sums[p][0]);
+            if columns == TAPS && tile.input_tap == tile.input_position {
+                for row in 0..rows {
+                    let input = tile.input.wrapping_add(row * tile.input_row + channel);
+                    let filter = tile.filter.wrapping_add(row * tile.filter_row + channel);
+                    let (input, filter) = ((input, tile.input_position), (filter, tile.filter_tap));
+                    if is_part {
+                        neighbours::<V, P, true>(&mut sums, input, filter, count);
+                    } else {
+                        neighbours::<V, P, false>(&mut sums, input, filter, count);
                     }
-                    input = input.wrapping_add(tile.input_tap);
-                    filter = filter.wrapping_add(tile.filter_tap);
+                }
+            } else {
+                for row in 0..rows {
+                    let mut input = tile.input.wrapping_add(row * tile.input_row + channel);
+                    let mut filter = tile.filter.wrapping_add(row * tile.filter_row + channel);
+                    for _ in 0..columns {
+                        let weights = if is_part { V::load_first(filter, count) } else { V::load(filter) };
+                        for p in 0..P {
+                            let from = input.wrapping_add(p * tile.input_position);
+                            let values = if is_part { V::load_first(from, count) } else { V::load(from) };
+                            sums[p][0] = values.madd(weights, sums[p][0]);
+                        }
+                        input = input.wrapping_add(tile.input_tap);
+                        filter = filter.wrapping_add(tile.filter_tap);
+                    }
                 }
             }
             if tile.fetches {
@@ -93,6 +109,34 @@ unsafe fn tile<V: Lanes, const P: usize>(tile: &Tile<'_>) {
             }
         }
         channel += V::COUNT;
+    }
+}
+
+/// A row of [`TAPS`] taps of neighbouring positions: what several of them see is read once. Each sum has its terms in the order of the taps.
+#[inline(always)]
+unsafe fn neighbours<V: Lanes, const P: usize, const PART: bool>(
+    sums: &mut [[V; 1]; P],
+    (input, position): (*const f32, usize),
+    (filter, tap): (*const f32, usize),
+    count: usize,
+) {
+    // SAFETY: the caller's promise: positions see so many taps of the input.
+    unsafe {
+        let load = |from: *const f32| if PART { V::load_first(from, count) } else { V::load(from) };
+        let mut weights = [V::zero(); TAPS];
+        for t in 0..TAPS {
+            weights[t] = load(filter.wrapping_add(t * tap));
+        }
+        let mut values = [V::zero(); TAPS];
+        for t in 0..TAPS - 1 {
+            values[t] = load(input.wrapping_add(t * position));
+        }
+        for p in 0..P {
+            values[(p + TAPS - 1) % TAPS] = load(input.wrapping_add((p + TAPS - 1) * position));
+            for t in 0..TAPS {
+                sums[p][0] = values[(p + t) % TAPS].madd(weights[t], sums[p][0]);
+            }
+        }
     }
 }
 

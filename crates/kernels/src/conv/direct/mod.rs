@@ -15,6 +15,7 @@ use std::sync::Arc;
 use plimsoll_base::{DataType, Error, Result};
 use plimsoll_device::{Args, Cost, CpuKernel, Fault, Prepared};
 
+use super::bands::{ByRows, Near, RowsOf};
 use super::pass::{Pass, Side};
 use super::tiles::{self, Code, Panel, code};
 use super::{FAR, Sizes};
@@ -60,6 +61,8 @@ struct Shape {
     result: Vec<u64>,
     /// Whether pieces are whole images.
     images: bool,
+    /// Whether results lie where no operand does.
+    apart: bool,
 }
 
 struct Direct<E> {
@@ -122,6 +125,26 @@ pub(super) fn forward<E: InFloats>(
     images: bool,
     order: Order,
 ) -> Result<(Prepared, usize)> {
+    Ok(build::<E>(isa, spec, forward_shape::<E>(isa, spec, images, order), epilogue)?.prepared())
+}
+
+/// A convolution of floats by rows. A filter in panels as for [`forward`].
+///
+/// # Errors
+/// As [`super::conv_on`]; UNIMPLEMENTED for results that wait for their epilogue, and for planes.
+pub(super) fn by_rows(isa: Isa, spec: &ConvSpec, epilogue: Option<Epilogue>, order: Order, near: Near) -> Result<RowsOf> {
+    let shape = Shape { apart: true, ..forward_shape::<f32>(isa, spec, false, order) };
+    let Built { mut kernel, scratch, cost, .. } = build::<f32>(isa, spec, shape, epilogue)?;
+    if kernel.epilogue.as_ref().is_some_and(|finish| finish.chain.is_none()) || kernel.shape.out[0] != 1 {
+        return Err(Error::unimplemented("a convolution by rows whose results wait"));
+    }
+    kernel.ahead &= !near.operand;
+    kernel.fetches &= !near.results;
+    kernel.strip_rows = None;
+    Ok(RowsOf { kernel: Arc::new(kernel), scratch, cost })
+}
+
+fn forward_shape<E: InFloats>(isa: Isa, spec: &ConvSpec, images: bool, order: Order) -> Shape {
     let code = code(isa);
     let sides = spec.sides();
     let terms = (spec.in_c / spec.groups) as usize;
@@ -132,7 +155,7 @@ pub(super) fn forward<E: InFloats>(
         Order::Panels => Rows::Panels,
         Order::Rows => Rows::Copied,
     };
-    let shape = Shape {
+    Shape {
         passes: vec![pass],
         rows,
         batch: spec.batch as usize,
@@ -145,8 +168,8 @@ pub(super) fn forward<E: InFloats>(
         filter: 1,
         result: spec.output(),
         images,
-    };
-    prepare::<E>(isa, code, spec, shape, epilogue)
+        apart: false,
+    }
 }
 
 pub(super) fn backprop_input<E: InFloats>(isa: Isa, spec: &ConvSpec, epilogue: Option<Epilogue>) -> Result<Prepared> {
@@ -178,8 +201,9 @@ pub(super) fn backprop_input<E: InFloats>(isa: Isa, spec: &ConvSpec, epilogue: O
         filter: 0,
         result: spec.input(),
         images: false,
+        apart: false,
     };
-    Ok(prepare::<E>(isa, code(isa), spec, shape, epilogue)?.0)
+    Ok(build::<E>(isa, spec, shape, epilogue)?.prepared().0)
 }
 
 /// Operations that a piece should have, and how many pieces help no number of threads that we expect.
@@ -199,13 +223,30 @@ const SMALL: usize = 128 << 10;
 /// Floats of results that wait to be rounded: they stay in the second cache.
 const WAITING: usize = CACHED / 4;
 
-fn prepare<E: InFloats>(
-    isa: Isa,
-    code: &'static Code,
-    spec: &ConvSpec,
-    shape: Shape,
-    epilogue: Option<Epilogue>,
-) -> Result<(Prepared, usize)> {
+/// A kernel, its pieces, bytes of scratch for each worker, and its cost without the epilogue.
+struct Built<E> {
+    kernel: Direct<E>,
+    chunks: u32,
+    scratch: usize,
+    cost: Cost,
+}
+
+impl<E: InFloats> Built<E> {
+    /// Also how many planes a piece is.
+    fn prepared(self) -> (Prepared, usize) {
+        let Built { kernel, chunks, scratch, cost } = self;
+        let piece_planes = kernel.piece_planes;
+        let kernel = Arc::new(kernel);
+        let mut prepared = Prepared { chunks, scratch: 0, per_worker: scratch as u64, cost, in_place: Vec::new(), kernel: kernel.clone() };
+        if let Some(finish) = &kernel.epilogue {
+            finish.describe(&mut prepared);
+        }
+        (prepared, piece_planes)
+    }
+}
+
+fn build<E: InFloats>(isa: Isa, spec: &ConvSpec, shape: Shape, epilogue: Option<Epilogue>) -> Result<Built<E>> {
+    let code = code(isa);
     let is_widened = E::TYPE != DataType::Float;
     let (cost, sides) = (Cost { flops: spec.flops(), bytes: spec.bytes() }, spec.sides());
     let filter_bytes = 4.0 * spec.filter().iter().map(|size| *size as f64).product::<f64>();
@@ -234,7 +275,7 @@ fn prepare<E: InFloats>(
     let mut finish = epilogue.map(|epilogue| Finish::new(isa, result, epilogue, Functions::Of(isa))).transpose()?;
     if let Some(finish) = &mut finish {
         // Sums of several blocks wait in the result, which may lie where an operand does.
-        let is_safe = |chain: &Chain| !chain.has_elements() || passes.iter().all(|pass| pass.blocks.len() == 1);
+        let is_safe = |chain: &Chain| shape.apart || !chain.has_elements() || passes.iter().all(|pass| pass.blocks.len() == 1);
         finish.chain = finish.chain.take().filter(|chain| !is_widened && is_safe(chain));
     }
     let waits = finish.as_ref().is_some_and(Finish::waits);
@@ -315,12 +356,7 @@ fn prepare<E: InFloats>(
         filter_place,
         operand_place,
     };
-    let kernel = Arc::new(kernel);
-    let mut prepared = Prepared { chunks, scratch: 0, per_worker: scratch as u64, cost, in_place: Vec::new(), kernel: kernel.clone() };
-    if let Some(finish) = &kernel.epilogue {
-        finish.describe(&mut prepared);
-    }
-    Ok((prepared, piece_planes))
+    Ok(Built { kernel, chunks, scratch, cost })
 }
 
 /// Pieces of at most `most` units divide `all` into parts, as evenly as can be. The most units of one of these parts.
@@ -368,6 +404,15 @@ impl<E: InFloats> CpuKernel for Direct<E> {
             unsafe { self.piece(&piece, args)? };
         }
         Ok(())
+    }
+}
+
+impl ByRows for Direct<f32> {
+    unsafe fn rows(&self, image: usize, rows: Range<usize>, args: &Args<'_>) {
+        let piece = Piece { planes: image..image + 1, rows, xs: 0..self.shape.out[2], panels: 0..self.panels.len() };
+        // SAFETY: the caller's promise. A chain has no faults, and results without epilogue none either.
+        let made = unsafe { self.piece(&piece, args) };
+        debug_assert!(made.is_ok(), "a chain with a fault");
     }
 }
 

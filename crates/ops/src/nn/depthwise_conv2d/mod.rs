@@ -7,6 +7,10 @@ use plimsoll_request::anchor::Anchor;
 use plimsoll_request::conv::ConvSpec;
 use plimsoll_request::window::Layout;
 
+mod fusion;
+
+pub use fusion::FUSIONS;
+
 use super::layout::{channels_last, laid_out};
 use super::window::{Images, Window, floats_or_doubles, taken_over};
 use crate::gradient::{Grad, from_one};
