@@ -1,6 +1,6 @@
 //! The processor's library: which kernels answer a request.
 
-use plimsoll_base::{Code, DataType, Error, Panels, Result};
+use plimsoll_base::{DataType, Error, Panels, Result};
 use plimsoll_device::{
     Bf16Instructions, Cost, CpuLibrary, DeviceSpec, Fault, InstructionSet, KernelCall, LaidOut, Library, Load, Prepared, Step, StepArg,
     Variant,
@@ -458,33 +458,6 @@ fn gathered(request: &Gather) -> Result<Prepared> {
 
 /// TensorFlow's error where a requirement does not hold.
 fn fault(requirement: Requirement) -> Fault {
-    let fault = |code, message, number| Fault { code, message, numbers: [number, 0] };
-    match requirement {
-        Requirement::Assertion => fault(Code::InvalidArgument, "assertion failed", 0),
-        Requirement::NotNegative => fault(Code::InvalidArgument, "Input arr must be non-negative!", 0),
-        Requirement::Ascending => fault(Code::InvalidArgument, "segment ids are not increasing", 0),
-        Requirement::SequenceLengths => fault(Code::InvalidArgument, "seq_lens must be at least 0 and at most input.dims(seq_dim)", 0),
-        Requirement::InBounds => fault(Code::InvalidArgument, "Indices are not valid (out of bounds).", 0),
-        Requirement::InOrder => fault(
-            Code::InvalidArgument,
-            "indices are out of order or repeated. Many sparse ops require sorted indices. \
-             Use `tf.sparse.reorder` to create a correctly ordered copy.",
-            0,
-        ),
-        Requirement::QuantizedRange => fault(Code::InvalidArgument, "Invalid range: input_min > input_max", 0),
-        Requirement::ValueRange => fault(Code::InvalidArgument, "value_range should satisfy value_range[0] < value_range[1]", 0),
-        Requirement::HistogramValues => fault(Code::InvalidArgument, "Histogram values must not contain NaN", 0),
-        Requirement::Present => fault(Code::InvalidArgument, "The given optional does not have a value.", 0),
-        Requirement::ListNotEmpty => fault(Code::InvalidArgument, "Trying to pop from an empty list.", 0),
-        Requirement::Unwritten => {
-            fault(Code::InvalidArgument, "Could not write to TensorArray index because it has already been written to.", 0)
-        }
-        Requirement::Fetched(index) => fault(Code::InvalidArgument, "Retval[{0}] does not have value", index.into()),
-        Requirement::ReferenceInitialized => fault(Code::FailedPrecondition, "Attempting to use uninitialized value", 0),
-        Requirement::ResourceInitialized => fault(
-            Code::FailedPrecondition,
-            "Could not find variable. This could mean that the variable has been deleted. In TF1, it can also mean the variable is uninitialized.",
-            0,
-        ),
-    }
+    let (code, message, number) = requirement.refusal();
+    Fault { code, message, numbers: [number, 0] }
 }

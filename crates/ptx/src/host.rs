@@ -58,7 +58,7 @@ impl Host {
     }
 
     fn compiled(&self, command: &mut Command) -> Result<(), String> {
-        let output = command.args(["-D__launch_bounds__(x)=", "-D__device__=", "-lm"]).output();
+        let output = command.args(["-D__launch_bounds__(...)=", "-D__device__=", "-lm"]).output();
         let output = output.map_err(|error| format!("{}: {error}", self.compiler))?;
         if output.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&output.stderr).into_owned()) }
     }

@@ -3,6 +3,8 @@
 //! Two ways: [`Module`] interprets the PTX that the real compiler ([`Nvrtc`]) makes, and reports every access outside of an argument,
 //! read of what nobody wrote, race and divergent barrier. Where that compiler is absent, [`Host`] compiles the same text for the
 //! processor, with its sanitizers, and runs it twice with the threads in opposite orders: a race shows as different bytes.
+//!
+//! [`Disassembler`] shows the machine code that the real compiler makes for a card.
 
 mod arithmetic;
 mod bytes;
@@ -10,10 +12,12 @@ mod host;
 mod machine;
 mod module;
 mod nvrtc;
+mod sass;
 
 pub use host::{Entry, Host, HostProgram, MOST_ARGUMENTS, TABLE};
 pub use module::Module;
 pub use nvrtc::Nvrtc;
+pub use sass::{Code, Disassembler, Instruction};
 
 /// An argument of a launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

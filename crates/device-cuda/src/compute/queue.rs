@@ -494,7 +494,7 @@ impl<'a> Queue<'a> {
             let Action::Launch(_, faults) = &step.action else { return None };
             Some((step, faults.get((number as usize).checked_sub(1)?)?, element))
         });
-        let Some((step, FaultText { message, numbers }, element)) = found else { return Failure { queue, command, fault: strange } };
+        let Some((step, FaultText { code, message, numbers }, element)) = found else { return Failure { queue, command, fault: strange } };
         let numbers = numbers.map(|number| match number {
             FaultNumber::Constant(number) => number,
             FaultNumber::Element => element as i64,
@@ -509,7 +509,7 @@ impl<'a> Queue<'a> {
                 if read.is_ok() { word << spare >> spare } else { 0 }
             }
         });
-        Failure { queue, command, fault: Fault::invalid(message, numbers) }
+        Failure { queue, command, fault: Fault { code: *code, message, numbers } }
     }
 
     pub fn check(&self, done: Result<(), Trouble>) -> Result<(), Ended> {

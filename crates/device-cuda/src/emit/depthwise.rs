@@ -1,13 +1,13 @@
 //! Convolutions of each channel by itself, and their gradients: a thread for each element, whose taps it adds in order. By the filter,
 //! lanes of a block add positions, and a tree joins them.
 
-use plimsoll_base::{Error, Result};
+use plimsoll_base::{DataType, Error, Result};
 use plimsoll_request::anchor::Epilogue;
 use plimsoll_request::conv::ConvSpec;
 
 use super::conv::{check_axes, digits};
 use super::tile::{Finish, Sizes, join, product_of, split};
-use super::write::{Index, Writer, computed, stored, widen};
+use super::write::{Index, Writer, computed, narrow, stored, widen};
 use super::{Emitted, KernelArg, THREADS, blocks, count};
 
 /// The convolution, with an expression for each element.
@@ -20,7 +20,7 @@ pub(super) fn forward(spec: &ConvSpec, epilogue: Option<&Epilogue>) -> Result<Em
     let finish = Finish::of(&sizes, epilogue.map(|epilogue| (epilogue, &shape[..])))?;
     let mut writer = begin(spec, &sizes)?;
     finish.declare(&mut writer)?;
-    let store = finish.store(&mut writer, "sum")?;
+    let store = finish.store(&mut writer, Lanes::of(spec).sum())?;
     let (index, axes) = (writer.index(), spec.axes.len());
     writer.size("total", sizes.total as i64);
     for (at, axis) in spec.axes.iter().enumerate() {
@@ -28,7 +28,8 @@ pub(super) fn forward(spec: &ConvSpec, epilogue: Option<&Epilogue>) -> Result<Em
         writer.size(format!("size{at}"), axis.size as i64);
         writer.word("i32", format!("stride{at}"), axis.stride as u32);
     }
-    writer.each("e", "total");
+    let lanes = Lanes::of(spec);
+    lanes.each(&mut writer);
     let (row, channel) = (writer.quotient("e", "n"), writer.quotient("j", "multiplier"));
     writer.line(format!("{index} i = {row}, j = e - i * n, channel = {channel}, rest = i; {}", digits(&writer, "positions", axes)));
     for at in 0..axes {
@@ -37,12 +38,12 @@ pub(super) fn forward(spec: &ConvSpec, epilogue: Option<&Epilogue>) -> Result<Em
     let terms =
         taps(spec, &mut writer, |at| format!("i32 p{at} = y{at} + t{at} * dilation{at};"), |at, _| format!("(u32)p{at} < (u32)size{at}"));
     writer.line(place("size", axes, index));
-    let product = product_of(sizes.data_type, &["a[place * channels + channel]", "b[tap * n + j]"].map(|x| widen(sizes.data_type, x)))?;
-    writer.line(format!("{product} }}"));
-    writer.line(terms);
-    writer.line(store);
+    lanes.product(&mut writer, ["a + (place * channels + channel)", "b + (tap * n + j)"])?;
     writer.line("}");
-    let kernel = writer.finish("depthwise", blocks(sizes.total))?;
+    writer.line(terms);
+    lanes.store(&mut writer, &store, matches!(finish, Finish::Plain(_)));
+    writer.line("}");
+    let kernel = writer.finish("depthwise", blocks(sizes.total / lanes.vector))?;
     Ok(Emitted { kernels: vec![kernel], in_place: finish.in_place(), faults: finish.faults(), ..Emitted::default() })
 }
 
@@ -56,7 +57,7 @@ pub(super) fn by_input(spec: &ConvSpec) -> Result<Emitted> {
     let finish = Finish::of(&sizes, None)?;
     let mut writer = begin(spec, &sizes)?;
     finish.declare(&mut writer)?;
-    let store = finish.store(&mut writer, "sum")?;
+    let store = finish.store(&mut writer, Lanes::of(spec).sum())?;
     let (index, axes) = (writer.index(), spec.axes.len());
     writer.size("total", sizes.total as i64);
     writer.size("many", spec.out_c.checked_div(spec.in_c).unwrap_or(0) as i64);
@@ -67,7 +68,8 @@ pub(super) fn by_input(spec: &ConvSpec) -> Result<Emitted> {
             writer.divisor(format!("stride{at}"), axis.stride);
         }
     }
-    writer.each("e", "total");
+    let lanes = Lanes::of(spec);
+    lanes.each(&mut writer);
     let row = writer.quotient("e", "channels");
     writer.line(format!("{index} i = {row}, channel = e - i * channels, rest = i; {}", digits(&writer, "size", axes)));
     let strides: Vec<String> = (0..axes).map(|at| writer.quotient(&format!("(u32)e{at}"), &format!("stride{at}"))).collect();
@@ -80,14 +82,84 @@ pub(super) fn by_input(spec: &ConvSpec) -> Result<Emitted> {
         _ => format!("e{at} >= 0 && p{at} < (u32)positions{at} && p{at} * (u32)stride{at} == (u32)e{at}"),
     });
     writer.line(place("positions", axes, index));
-    writer.line(format!("for ({index} j = channel * many; j < (channel + 1) * many; ++j) {{"));
+    writer.line(match lanes.vector {
+        1 => format!("for ({index} j = channel * many; j < (channel + 1) * many; ++j) {{"),
+        // One channel of the result for each of the input.
+        _ => format!("{{ {index} j = channel; (void)many;"),
+    });
     // The filter is the first argument.
-    writer.line(product_of(sizes.data_type, &["b[place * n + j]", "a[tap * n + j]"].map(|x| widen(sizes.data_type, x)))?);
+    lanes.product(&mut writer, ["b + (place * n + j)", "a + (tap * n + j)"])?;
     writer.line("} }");
     writer.line(terms);
-    writer.line(store);
+    lanes.store(&mut writer, &store, true);
     writer.line("}");
-    Ok(Emitted { kernels: vec![writer.finish("depthwise_by_input", blocks(sizes.total))?], ..Emitted::default() })
+    Ok(Emitted { kernels: vec![writer.finish("depthwise_by_input", blocks(sizes.total / lanes.vector))?], ..Emitted::default() })
+}
+
+/// The channels beside each other that a thread has: as many as 16 bytes hold where each channel of the input makes one of the result.
+struct Lanes {
+    data_type: DataType,
+    vector: u64,
+}
+
+impl Lanes {
+    fn of(spec: &ConvSpec) -> Lanes {
+        let widest = 16 / spec.data_type.size().unwrap_or(16) as u64;
+        let fits = spec.in_c == spec.out_c && spec.in_c > 0 && spec.in_c.is_multiple_of(widest);
+        Lanes { data_type: spec.data_type, vector: if fits { widest } else { 1 } }
+    }
+
+    /// The sum of a channel.
+    fn sum(&self) -> &'static str {
+        if self.vector == 1 { "sum" } else { "sum[s]" }
+    }
+
+    fn each_channel(&self) -> String {
+        format!("_Pragma(\"unroll\") for (u32 s = 0; s < {}; ++s)", self.vector)
+    }
+
+    /// The head of the loop over elements, from the place `e` on.
+    fn each(&self, writer: &mut Writer) {
+        let index = writer.index();
+        match self.vector {
+            1 => writer.each("e", "total"),
+            vector => {
+                writer.each("g", &format!("total / {vector}"));
+                writer.line(format!("{index} e = g * {vector};"));
+            }
+        }
+    }
+
+    /// Adds the products of elements at two places to the sums.
+    fn product(&self, writer: &mut Writer, places: [&str; 2]) -> Result<()> {
+        if self.vector == 1 {
+            writer.line(product_of(self.data_type, &places.map(|place| widen(self.data_type, format!("*({place})"))))?);
+            return Ok(());
+        }
+        let word = format!("{}x{}", stored(self.data_type)?, self.vector);
+        writer.line(format!("{word} u = *(const {word}*)({}), w = *(const {word}*)({});", places[0], places[1]));
+        let product = product_of(self.data_type, &["u.v[s]", "w.v[s]"].map(|x| widen(self.data_type, x)))?;
+        writer.line(format!("{} {}", self.each_channel(), product.replace("sum", "sum[s]")));
+        Ok(())
+    }
+
+    /// What becomes of the sums: by a statement for the element `e`, at `i` and `j`, or, where they are `plain`, all at once.
+    fn store(&self, writer: &mut Writer, store: &str, plain: bool) {
+        if self.vector == 1 {
+            writer.line(store);
+            return;
+        }
+        let index = writer.index();
+        if plain {
+            let word = format!("{}x{}", stored(self.data_type).unwrap_or("f32"), self.vector);
+            writer.line(format!("{word} made; {} made.v[s] = {};", self.each_channel(), narrow(self.data_type, "sum[s]")));
+            writer.line(format!("*({word}*)(c + e) = made;"));
+            return;
+        }
+        writer.line(format!("{index} e0 = e, j0 = j; (void)j0;\n  {} {{ {index} e = e0 + s, j = j0 + s; (void)j;", self.each_channel()));
+        writer.line(store);
+        writer.line("}");
+    }
 }
 
 /// Columns of a block, and the lanes that add the positions of a column.
@@ -192,7 +264,11 @@ fn begin(spec: &ConvSpec, sizes: &Sizes) -> Result<Writer> {
 /// Loops over the taps, and the head of a block for those that are there; the end of the loops, behind that of the block.
 fn taps(spec: &ConvSpec, writer: &mut Writer, before: impl Fn(usize) -> String, here: impl Fn(usize, u64) -> String) -> String {
     let (index, axes) = (writer.index(), spec.axes.len());
-    writer.line(format!("{} sum = 0; {index} tap = 0;", computed(spec.data_type).unwrap_or("f32")));
+    let (lanes, t) = (Lanes::of(spec), computed(spec.data_type).unwrap_or("f32"));
+    writer.line(match lanes.vector {
+        1 => format!("{t} sum = 0; {index} tap = 0;"),
+        vector => format!("{t} sum[{vector}]; {index} tap = 0; {} sum[s] = 0;", lanes.each_channel()),
+    });
     for (at, axis) in spec.axes.iter().enumerate() {
         writer.word("i32", format!("taps{at}"), axis.taps as u32);
         writer.line(format!("for (i32 t{at} = 0; t{at} < taps{at}; ++t{at}) {{ {}", before(at)));

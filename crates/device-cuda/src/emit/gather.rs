@@ -104,19 +104,30 @@ fn one_hot(element: u64, index_type: DataType, shape: &[u64], depth: u64, axis: 
     let ctype = word(element)?;
     let inner = count(&shape[axis..]);
     let elements = count(shape) * depth;
+    // 16 bytes at once of what one index makes.
+    let vector = 16 / element.max(1);
+    let vector = if inner == 1 && depth.is_multiple_of(vector) { vector } else { 1 };
     let mut writer = Writer::new(Index::of(elements));
+    let index = writer.index();
     writer.input("indices", if index_type == DataType::Uint8 { "u8" } else { index_ctype(index_type)? }, KernelArg::Argument(0));
     writer.input("on", ctype, KernelArg::Argument(1));
     writer.input("off", ctype, KernelArg::Argument(2));
     writer.output("q", ctype, KernelArg::Argument(3));
-    writer.size("n", elements as i64);
+    writer.size("n", (elements / vector) as i64);
     writer.size("inner", inner as i64);
     writer.size("depth", depth as i64);
     writer.each("i", "n");
-    writer.line("i64 at = (i64)indices[i / inner / depth * inner + i % inner];");
-    writer.line("q[i] = at == (i64)(i / inner % depth) ? *on : *off;");
+    if vector == 1 {
+        writer.line("i64 at = (i64)indices[i / inner / depth * inner + i % inner];");
+        writer.line("q[i] = at == (i64)(i / inner % depth) ? *on : *off;");
+    } else {
+        writer.line(format!("{index} place = i * {vector} / depth, c = i * {vector} - place * depth; (void)inner;"));
+        writer.line(format!("i64 at = (i64)indices[place] - (i64)c; {ctype}x{vector} made;"));
+        writer.line(format!("_Pragma(\"unroll\") for (u32 k = 0; k < {vector}; ++k) made.v[k] = at == (i64)k ? *on : *off;"));
+        writer.line(format!("*({ctype}x{vector}*)(q + i * {vector}) = made;"));
+    }
     writer.line("}");
-    Ok(Emitted { kernels: vec![writer.finish("one_hot", blocks(elements))?], ..Emitted::default() })
+    Ok(Emitted { kernels: vec![writer.finish("one_hot", blocks(elements / vector))?], ..Emitted::default() })
 }
 
 fn index_ctype(index_type: DataType) -> Result<&'static str> {

@@ -13,6 +13,7 @@ mod depthwise;
 mod expr;
 mod exprs;
 mod gather;
+mod in_top_k;
 mod lrn;
 mod movement;
 mod nn;
@@ -22,18 +23,21 @@ mod pool;
 mod product;
 mod random;
 mod reduce;
+mod require;
+mod resize;
 mod tile;
 mod view;
 mod write;
 
 use std::collections::BTreeSet;
 
-pub(crate) use copy::{copy, copy_blocks};
+pub use copy::copy;
+pub(crate) use copy::copy_blocks;
 pub use decide::decide;
 pub use movement::{Packed, packed};
 pub use pad::pad;
 
-use plimsoll_base::{DataType, Error, Result};
+use plimsoll_base::{Code, DataType, Error, Result};
 use plimsoll_request::KernelRequest;
 use plimsoll_request::anchor::Anchor;
 
@@ -47,6 +51,56 @@ pub const OPTIONS: &[&str] = &["--fmad=false", "--std=c++17", "-default-device",
 
 /// The most blocks of a grid whose threads go on with further elements.
 const MOST_BLOCKS: u64 = 2048;
+
+/// The families of kernels: an entry is one of these names and a number that belongs to the text. A kernel of another name is not made.
+pub const FAMILIES: &[&str] = &[
+    "arg",
+    "avg_pool",
+    "avg_pool_grad",
+    "check",
+    "concat",
+    "conv",
+    "conv_by_filter",
+    "conv_by_input",
+    "copy",
+    "cross_entropy",
+    "decide",
+    "depthwise",
+    "depthwise_by_filter",
+    "depthwise_by_input",
+    "expr",
+    "exprs",
+    "fold",
+    "fold_parts",
+    "in_top_k",
+    "join",
+    "key_counter",
+    "log_softmax",
+    "lrn",
+    "lrn_grad",
+    "lrn_shares",
+    "max_pool",
+    "max_pool_grad",
+    "max_pool_places",
+    "move",
+    "norm_grad",
+    "norm_parts",
+    "norm_products",
+    "norm_sums",
+    "normalize",
+    "one_hot",
+    "pad",
+    "product",
+    "random",
+    "require",
+    "resize",
+    "rows",
+    "scan",
+    "softmax",
+    "statistics",
+    "take",
+    "update_rows",
+];
 
 /// The text that every program begins with.
 const PRELUDE: &str = include_str!("prelude.cu");
@@ -96,6 +150,13 @@ pub struct Kernel {
     pub args: Vec<KernelArg>,
 }
 
+impl Kernel {
+    /// Which of the [`FAMILIES`] it belongs to.
+    pub fn family(&self) -> &str {
+        self.entry.rsplit_once('_').map_or("", |(family, _)| family)
+    }
+}
+
 /// An argument of a launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KernelArg {
@@ -117,9 +178,11 @@ pub enum KernelArg {
     FaultBase,
 }
 
-/// A fault that a kernel finds: INVALID_ARGUMENT.
+/// A fault that a kernel finds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FaultText {
+    /// TensorFlow's status code.
+    pub code: Code,
     /// The message; `{0}` and `{1}` stand for the numbers.
     pub message: &'static str,
     /// The numbers.
@@ -142,11 +205,11 @@ impl FaultText {
     const NEGATIVE_POWER: FaultText = FaultText::plain("Integers to negative integer powers are not allowed");
 
     const fn plain(message: &'static str) -> FaultText {
-        FaultText { message, numbers: [FaultNumber::Constant(0); 2] }
+        FaultText { code: Code::InvalidArgument, message, numbers: [FaultNumber::Constant(0); 2] }
     }
 
     const fn of(message: &'static str, first: FaultNumber, second: FaultNumber) -> FaultText {
-        FaultText { message, numbers: [first, second] }
+        FaultText { code: Code::InvalidArgument, message, numbers: [first, second] }
     }
 }
 
@@ -218,6 +281,8 @@ pub fn emit(request: &KernelRequest) -> Result<Emitted> {
         KernelRequest::Gather(gather) => gather::emit(gather)?,
         KernelRequest::UpdateRows(update) => gather::update_rows(update)?,
         KernelRequest::Random(random) => random::emit(random)?,
+        KernelRequest::Resample(spec) => resize::emit(spec)?,
+        KernelRequest::Require(requirement) => require::emit(*requirement)?,
         KernelRequest::Nothing => Emitted::default(),
         _ => return Err(Error::unimplemented(format!("a kernel for a card: {}", name_of(request)))),
     };

@@ -1,4 +1,5 @@
-//! Pooling: a thread for each element of the result, which looks at the elements or windows that it comes from, in order.
+//! Pooling: a thread for each element of the result, which looks at the elements or windows that it comes from, in order. Channels that lie
+//! beside each other are one thread's, as many as 16 bytes hold, where rows of channels are whole words.
 
 use plimsoll_base::{Error, Result};
 use plimsoll_request::pool::{ArgMax, Maxima, PoolSpec, Pooling, Positions};
@@ -59,22 +60,32 @@ fn maxima(pooling: &Pooling, maxima: Option<KernelArg>, positions: Option<Kernel
     sizes(&mut writer, spec);
     each(&mut writer, spec, "positions");
     let lowest = if t == "f64" { "-1.7976931348623157e308" } else { "-3.40282347e38f" };
-    writer.line(format!("{t} most = {lowest}; u32 best = 0xFFFFFFFFu, tap = 0;"));
+    let lanes = Lanes::of(spec);
+    let Lanes { vector, .. } = lanes;
+    writer.line(format!("{t} most[{vector}]; u32 best[{vector}], tap = 0;"));
+    writer.line(format!("{} {{ most[k] = {lowest}; best[k] = 0xFFFFFFFFu; }}", lanes.each_channel()));
+    let x = widen(spec.data_type, lanes.element("v"));
     windows(
         &mut writer,
         spec,
-        &format!("if (here) {{ {t} x = {}; if (x > most) {{ most = x; best = tap; }} }} ++tap;", widen(spec.data_type, "p[at]")),
+        &format!(
+            "if (here) {{ {} {} {{ {t} x = {x}; if (x > most[k]) {{ most[k] = x; best[k] = tap; }} }} }} ++tap;",
+            lanes.load("v", "p", "at"),
+            lanes.each_channel(),
+        ),
     );
     if maxima.is_some() {
-        writer.line(format!("q[i] = {};", narrow(spec.data_type, "most")));
+        lanes.store(&mut writer, stored(spec.data_type)?, "q", &narrow(spec.data_type, "most[k]"));
     }
     match pooling.positions {
         Positions::None => writer.line("(void)best;"),
-        Positions::All => writer.line(format!("places[i] = ({place})best;")),
-        Positions::Positive => writer.line(format!("places[i] = most > 0 ? ({place})best : ({place})0xFFFFFFFFu;")),
+        Positions::All => lanes.store(&mut writer, place, "places", &format!("({place})best[k]")),
+        Positions::Positive => {
+            lanes.store(&mut writer, place, "places", &format!("most[k] > 0 ? ({place})best[k] : ({place})0xFFFFFFFFu"));
+        }
     }
     writer.line("}");
-    writer.finish(if maxima.is_some() { "max_pool" } else { "max_pool_places" }, blocks(count(&spec.output())))
+    writer.finish(if maxima.is_some() { "max_pool" } else { "max_pool_places" }, blocks(count(&spec.output()) / vector))
 }
 
 /// The gradient from positions and the gradient by the output to that by the input.
@@ -85,9 +96,16 @@ fn by_places(spec: &PoolSpec, [places, from, to]: [KernelArg; 3]) -> Result<Kern
     writer.input("p", stored(spec.data_type)?, from);
     writer.output("q", stored(spec.data_type)?, to);
     sizes(&mut writer, spec);
-    let value = widen(spec.data_type, "p[at]");
-    scattered(&mut writer, spec, &format!("if (places[at] == ({place})tap) sum += {value};"))?;
-    writer.finish("max_pool_grad", blocks(count(&spec.input())))
+    let lanes = Lanes::of(spec);
+    // What another position has is 0, without a branch: behind one, the compiler would load element by element.
+    let (v, here) = (lanes.element("v"), format!("{} == ({place})tap", lanes.element("there")));
+    let value = match lanes.ctype {
+        "u16" => widen(spec.data_type, format!("(u16)({v} & (0u - (u32)({here})))")),
+        _ => format!("({here} ? {v} : 0)"),
+    };
+    let loads = format!("{} {}", lanes.load_as(place, "there", "places", "at"), lanes.load("v", "p", "at"));
+    scattered(&mut writer, spec, &format!("{loads} {} sum[k] += {value};", lanes.each_channel()))?;
+    writer.finish("max_pool_grad", blocks(count(&spec.input()) / lanes.vector))
 }
 
 /// Means of windows.
@@ -101,11 +119,14 @@ pub(super) fn average(spec: &PoolSpec) -> Result<Emitted> {
     writer.output("q", stored(spec.data_type)?, KernelArg::Argument(1));
     sizes(&mut writer, spec);
     each(&mut writer, spec, "positions");
-    writer.line(format!("{t} sum = 0, number = 0;"));
-    windows(&mut writer, spec, &format!("if (here) {{ sum += {}; number += 1; }}", widen(spec.data_type, "p[at]")));
-    writer.line(format!("sum = sum / number; q[i] = {};", narrow(spec.data_type, "sum")));
+    let lanes = Lanes::of(spec);
+    lanes.sums(&mut writer, t);
+    writer.line(format!("{t} number = 0;"));
+    let (load, value) = (lanes.load("v", "p", "at"), widen(spec.data_type, lanes.element("v")));
+    windows(&mut writer, spec, &format!("if (here) {{ {load} {} sum[k] += {value}; number += 1; }}", lanes.each_channel()));
+    lanes.store(&mut writer, stored(spec.data_type)?, "q", &narrow(spec.data_type, "(sum[k] / number)"));
     writer.line("}");
-    finish(writer, "avg_pool", count(&spec.output()))
+    finish(writer, spec, "avg_pool", count(&spec.output()))
 }
 
 /// The gradient of means of windows.
@@ -124,8 +145,11 @@ pub(super) fn average_grad(spec: &PoolSpec) -> Result<Emitted> {
          {s} first = at * stride - pad, end = first + taps;\n  return (end < size ? end : size) - (first > 0 ? first : 0);\n}}\n",
     ));
     let number = [0, 1, 2].map(|axis| format!("@_inside(o{axis}, size{axis}, taps{axis}, stride{axis}, pad{axis})")).join(" * ");
-    scattered(&mut writer, spec, &format!("(void)tap; sum += {} / ({t})({number});", widen(spec.data_type, "p[at]")))?;
-    finish(writer, "avg_pool_grad", count(&spec.input()))
+    let lanes = Lanes::of(spec);
+    let (load, value) = (lanes.load("v", "p", "at"), widen(spec.data_type, lanes.element("v")));
+    let share = format!("(void)tap; {load} {t} number = ({t})({number}); {} sum[k] += {value} / number;", lanes.each_channel());
+    scattered(&mut writer, spec, &share)?;
+    finish(writer, spec, "avg_pool_grad", count(&spec.input()))
 }
 
 fn begin(spec: &PoolSpec) -> Result<Writer> {
@@ -136,6 +160,57 @@ fn begin(spec: &PoolSpec) -> Result<Writer> {
         return Err(Error::unimplemented(format!("a kernel for a card: pooling of {}", spec.data_type)));
     }
     Ok(Writer::new(Index::of(count(&spec.input()).max(count(&spec.output())))))
+}
+
+/// The channels of a thread.
+struct Lanes {
+    ctype: &'static str,
+    vector: u64,
+}
+
+impl Lanes {
+    fn of(spec: &PoolSpec) -> Lanes {
+        let widest = 16 / spec.data_type.size().unwrap_or(16) as u64;
+        let fits = spec.layout == Layout::ChannelsLast && spec.channels > 0 && spec.channels.is_multiple_of(widest);
+        // No word holds as many positions of four bytes.
+        let fits = fits && (ArgMax::of(spec) == ArgMax::U8 || widest <= 4);
+        Lanes { ctype: stored(spec.data_type).unwrap_or("f32"), vector: if fits { widest } else { 1 } }
+    }
+
+    fn each_channel(&self) -> String {
+        format!("_Pragma(\"unroll\") for (u32 k = 0; k < {}; ++k)", self.vector)
+    }
+
+    /// A variable with the elements of the channels at a place.
+    fn load(&self, name: &str, tensor: &str, at: &str) -> String {
+        self.load_as(self.ctype, name, tensor, at)
+    }
+
+    fn load_as(&self, ctype: &str, name: &str, tensor: &str, at: &str) -> String {
+        let word = self.word(ctype);
+        format!("{word} {name} = *(const {word}*)({tensor} + {at});")
+    }
+
+    fn word(&self, ctype: &str) -> String {
+        if self.vector == 1 { ctype.to_string() } else { format!("{ctype}x{}", self.vector) }
+    }
+
+    /// Element `k` of a variable.
+    fn element(&self, name: &str) -> String {
+        if self.vector == 1 { name.to_string() } else { format!("{name}.v[k]") }
+    }
+
+    /// Declares the `sum` of each channel.
+    fn sums(&self, writer: &mut Writer, t: &str) {
+        writer.line(format!("{t} sum[{}]; {} sum[k] = 0;", self.vector, self.each_channel()));
+    }
+
+    /// Writes a value of each channel to a tensor's place `i`.
+    fn store(&self, writer: &mut Writer, ctype: &str, tensor: &str, value: &str) {
+        let word = self.word(ctype);
+        writer.line(format!("{{ {word} made; {} {} = {value};", self.each_channel(), self.element("made")));
+        writer.line(format!("*({word}*)({tensor} + i) = made; }}"));
+    }
 }
 
 /// The signed type of indices: windows may begin before the input.
@@ -166,20 +241,29 @@ fn each(writer: &mut Writer, spec: &PoolSpec, size: &str) {
     let other = if size == "positions" { "size" } else { "positions" };
     let elements = if size == "positions" { count(&spec.output()) } else { count(&spec.input()) };
     let index = writer.index();
-    writer.size("n", elements as i64);
-    writer.each("i", "n");
-    writer.line(format!("{index} rest = i;"));
+    let Lanes { vector, .. } = Lanes::of(spec);
+    writer.size("n", (elements / vector) as i64);
     let t = signed(spec);
     let take = |name: &str, size: &str| format!("{t} {name} = ({t})(rest % ({index}){size}); rest /= ({index}){size};");
+    let mut channel = take("c", "channels");
+    if vector == 1 {
+        writer.each("i", "n");
+        writer.line(format!("{index} rest = i;"));
+    } else {
+        writer.size("words", (spec.channels / vector) as i64);
+        writer.each("g", "n");
+        writer.line(format!("{index} i = g * {vector}, rest = g;"));
+        channel = format!("{} c *= {vector};", take("c", "words"));
+    }
     let axes = [2, 1, 0].map(|axis| take(&format!("i{axis}"), &format!("{size}{axis}"))).join(" ");
     match spec.layout {
         Layout::ChannelsLast => {
-            writer.line(format!("{} {axes} {t} b = ({t})rest;", take("c", "channels")));
+            writer.line(format!("{channel} {axes} {t} b = ({t})rest;"));
             writer
                 .line(format!("#define OTHER(x0, x1, x2) ((((b * {other}0 + (x0)) * {other}1 + (x1)) * {other}2 + (x2)) * channels + c)"));
         }
         Layout::ChannelsFirst => {
-            writer.line(format!("{axes} {} {t} b = ({t})rest;", take("c", "channels")));
+            writer.line(format!("{axes} {channel} {t} b = ({t})rest;"));
             writer
                 .line(format!("#define OTHER(x0, x1, x2) ((((b * channels + c) * {other}0 + (x0)) * {other}1 + (x1)) * {other}2 + (x2))"));
         }
@@ -200,10 +284,11 @@ fn windows(writer: &mut Writer, spec: &PoolSpec, statement: &str) {
     writer.line("} } }\n#undef OTHER");
 }
 
-/// Elements of the input, each the `sum` that a statement makes of the windows that hold it, in order: at `at`, as `tap`.
+/// Elements of the input, each the `sum[k]` that a statement makes of the windows that hold it, in order: at `at`, as `tap`.
 fn scattered(writer: &mut Writer, spec: &PoolSpec, statement: &str) -> Result<()> {
     each(writer, spec, "size");
-    writer.line(format!("{} sum = 0;", computed(spec.data_type)?));
+    let lanes = Lanes::of(spec);
+    lanes.sums(writer, computed(spec.data_type)?);
     let t = signed(spec);
     for axis in 0..3 {
         let (size, taps, stride, pad) = (format!("positions{axis}"), format!("taps{axis}"), format!("stride{axis}"), format!("pad{axis}"));
@@ -218,11 +303,12 @@ fn scattered(writer: &mut Writer, spec: &PoolSpec, statement: &str) -> Result<()
     writer.line(format!("u32 tap = (u32)(({} * taps1 + {}) * taps2 + {}); {t} at = OTHER(o0, o1, o2);", tap(0), tap(1), tap(2)));
     writer.line(statement);
     writer.line("} } }\n#undef OTHER");
-    writer.line(format!("q[i] = {};", narrow(spec.data_type, "sum")));
+    lanes.store(writer, lanes.ctype, "q", &narrow(spec.data_type, "sum[k]"));
     writer.line("}");
     Ok(())
 }
 
-fn finish(writer: Writer, name: &str, elements: u64) -> Result<Emitted> {
-    Ok(Emitted { kernels: vec![writer.finish(name, blocks(elements))?], ..Emitted::default() })
+fn finish(writer: Writer, spec: &PoolSpec, name: &str, elements: u64) -> Result<Emitted> {
+    let Lanes { vector, .. } = Lanes::of(spec);
+    Ok(Emitted { kernels: vec![writer.finish(name, blocks(elements / vector))?], ..Emitted::default() })
 }

@@ -18,7 +18,9 @@ typedef double f64;
 #define DEVICE static inline
 #endif
 #define THREADS 256
-#define BOUNDS __launch_bounds__(THREADS)
+/* One block is enough on a multiprocessor: without that number the compiler saves registers for the next fuller count of blocks, and
+   keeps some of them in memory for it. */
+#define BOUNDS __launch_bounds__(THREADS, 1)
 
 /* Elements that are loaded and stored at once. */
 typedef struct __align__(16) { u64 a, b; } w16;

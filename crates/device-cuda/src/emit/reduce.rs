@@ -73,7 +73,8 @@ pub(super) fn emit(reduction: &Reduction) -> Result<Emitted> {
         }
         Reduction::Arg { smallest, data_type, output_type, shape, axis } => arg(*smallest, *data_type, *output_type, shape, *axis),
         Reduction::Scan { op, data_type, shape, axis, exclusive, reverse } => scan(*op, *data_type, shape, *axis, *exclusive, *reverse),
-        Reduction::ReduceSome { .. } | Reduction::HalfSquares { .. } | Reduction::TopK { .. } | Reduction::InTopK { .. } => {
+        Reduction::InTopK { target_type, batch, classes, k } => super::in_top_k::emit(*target_type, *batch, *classes, *k),
+        Reduction::ReduceSome { .. } | Reduction::HalfSquares { .. } | Reduction::TopK { .. } => {
             Err(Error::unimplemented("a kernel for a card: this reduction"))
         }
     }
@@ -217,17 +218,27 @@ fn pass(fold: &Fold, data_type: DataType, grid: &Grid, results: u64, length: u64
     writer.size("share", length.div_ceil(parts) as i64);
     writer.long("u64", "count", if let Role::Join { length } = role { length } else { length });
 
-    let per_block = u64::from(THREADS) / lanes;
+    let wide = Wide::of(grid, from.0, results, length, division, role);
+    // Threads that share the results of a thread, and those results.
+    let threads = if wide == Wide::Lanes { lanes / word_of(from.0) } else { lanes };
+    let own = if wide == Wide::Results { word_of(from.0) } else { 1 };
+    let per_block = u64::from(THREADS) / threads;
     let (lane, of) = if rows {
-        (format!("threadIdx.x % {lanes}"), format!("threadIdx.x / {lanes}"))
+        (format!("threadIdx.x % {threads}"), format!("threadIdx.x / {threads}"))
     } else {
         (format!("threadIdx.x / {per_block}"), format!("threadIdx.x % {per_block}"))
     };
     writer.before.push_str(&format!("DEVICE {acc} @_join({acc} a, {acc} b) {{ return {}; }}\n", fold.join));
-    if lanes > 1 {
-        writer.line(format!("__shared__ {acc} tree[THREADS];"));
+    // Accumulators that a thread has.
+    let held = if matches!(wide, Wide::Lanes | Wide::Results) { word_of(from.0) } else { 1 };
+    let each = format!("_Pragma(\"unroll\") for (u32 j = 0; j < {held}; ++j)");
+    let a = if held > 1 { "a[j]" } else { "a" };
+    if threads > 1 {
+        let size = if held > 1 { format!("{held} * THREADS") } else { "THREADS".to_string() };
+        writer.line(format!("__shared__ {acc} tree[{size}];"));
     }
-    writer.line(format!("{index} lane = {lane}, tiles = (results + {}) / {per_block};", per_block - 1));
+    let per_tile = per_block * own;
+    writer.line(format!("{index} lane = {lane}, tiles = (results + {}) / {per_tile};", per_tile - 1));
     // A block takes the same number of steps with all of its threads: they meet at barriers.
     let units = if parts > 1 { "tiles * parts" } else { "tiles" };
     if parts > 1 {
@@ -236,62 +247,141 @@ fn pass(fold: &Fold, data_type: DataType, grid: &Grid, results: u64, length: u64
     writer.line(format!("for ({index} unit = blockIdx.x; unit < {units}; unit += gridDim.x) {{"));
     let (tile, part) = if parts > 1 { ("unit % tiles", "unit / tiles") } else { ("unit", "0") };
     writer.line(format!(
-        "{index} k = {tile} * {per_block} + {of}, first = {part} * share, end = first + share < length ? first + share : length;"
+        "{index} k = {}, first = {part} * share, end = first + share < length ? first + share : length;",
+        if own > 1 { format!("({tile} * {per_block} + {of}) * {own}") } else { format!("{tile} * {per_block} + {of}") }
     ));
-    writer.line(format!("{acc} a = {};", fold.identity));
+    writer.line(match held {
+        1 => format!("{acc} a = {};", fold.identity),
+        _ => format!("{acc} a[{held}]; {each} a[j] = {};", fold.identity),
+    });
     writer.line("if (k < results) {");
     offset(&mut writer, &grid.kept, "k", "k", "row");
     let load = |value: String| match role {
-        Role::Join { .. } => format!("a = @_join(a, {value});"),
+        Role::Join { .. } => format!("{a} = @_join({a}, {value});"),
         _ => {
             format!(
-                "{{ {} x = {}; a = @_join(a, {}); }}",
+                "{{ {} x = {}; {a} = @_join({a}, {}); }}",
                 if ctype == "u16" && is_float(data_type) { "f32" } else { ctype },
                 widen(data_type, value),
                 fold.lift
             )
         }
     };
-    // 16 bytes at once where a row's elements lie beside each other and all shares begin at such words.
-    let vector = match data_type.size() {
-        Some(size) if size < 16 => 16 / size as u64,
-        _ => 1,
-    };
-    let contiguous = rows && grid.reduced.1 == [1] && !matches!(role, Role::Join { .. });
-    let aligned = contiguous
-        && vector > 1
-        && length.is_multiple_of(vector)
-        && length.div_ceil(parts).is_multiple_of(vector)
-        && grid.kept.1.iter().all(|stride| stride.is_multiple_of(vector))
-        && length >= lanes * vector;
-    if aligned {
-        writer.line(format!("for ({index} r = first + lane * {vector}; r < end; r += {}) {{", lanes * vector));
-        writer.line(format!("{ctype}x{vector} v = *(const {ctype}x{vector}*)(p + row + r);"));
-        for at in 0..vector {
-            writer.line(load(format!("v.v[{at}]")));
+    let word = word_of(from.0);
+    match wide {
+        Wide::Rows => {
+            writer.line(format!("for ({index} r = first + lane * {word}; r < end; r += {}) {{", lanes * word));
+            writer.line(format!("{0}x{word} v = *(const {0}x{word}*)(p + row + r);", from.0));
+            for at in 0..word {
+                writer.line(load(format!("v.v[{at}]")));
+            }
         }
-    } else {
-        writer.line(format!("\n#pragma unroll 4\n  for ({index} r = first + lane; r < end; r += {lanes}) {{"));
-        offset(&mut writer, &grid.reduced, "r", "r", "column");
-        writer.line(load("p[row + column]".to_string()));
+        Wide::Lanes => {
+            writer.line(format!("\n#pragma unroll 4\n  for ({index} r = first + lane * {word}; r < end; r += {lanes}) {{"));
+            writer.line(format!("{0}x{word} v = *(const {0}x{word}*)(p + row + r);", from.0));
+            writer.line(format!("{each} {}", load("v.v[j]".to_string())));
+        }
+        Wide::Results => {
+            writer.line(format!("\n#pragma unroll 4\n  for ({index} r = first + lane; r < end; r += {lanes}) {{"));
+            offset(&mut writer, &grid.reduced, "r", "r", "column");
+            writer.line(format!("{0}x{word} v = *(const {0}x{word}*)(p + row + column);", from.0));
+            writer.line(format!("{each} {}", load("v.v[j]".to_string())));
+        }
+        Wide::No => {
+            writer.line(format!("\n#pragma unroll 4\n  for ({index} r = first + lane; r < end; r += {lanes}) {{"));
+            offset(&mut writer, &grid.reduced, "r", "r", "column");
+            writer.line(load("p[row + column]".to_string()));
+        }
     }
     writer.line("} }");
-    if lanes > 1 {
-        tree(&mut writer, lanes, if rows { 1 } else { per_block });
+    let apart = if rows { 1 } else { per_block };
+    if threads > 1 && held == 1 {
+        tree(&mut writer, threads, apart);
         writer.line("if (lane == 0) a = tree[threadIdx.x];");
+    } else if threads > 1 {
+        wide_tree(&mut writer, threads, apart, &each);
     }
-    let to = if parts > 1 { format!("q[{part} * results + k]") } else { "q[k]".to_string() };
+    if wide == Wide::Lanes {
+        // The lanes of a thread are neighbours: they come last.
+        let mut half = held / 2;
+        while half > 0 {
+            writer.line(format!("_Pragma(\"unroll\") for (u32 j = 0; j < {half}; ++j) a[j] = @_join(a[j], a[j + {half}]);"));
+            half /= 2;
+        }
+    }
+    let k = if own > 1 { "k + j" } else { "k" };
+    let to = if parts > 1 { format!("q[{part} * results + {k}]") } else { format!("q[{k}]") };
     let result = match role {
         Role::Parts => "a".to_string(),
         _ => narrow(data_type, format!("({})", fold.finish)),
     };
-    writer.line(format!("if (lane == 0 && k < results) {to} = {result};"));
-    if lanes > 1 {
+    writer.line(match (wide, held) {
+        (Wide::Results, _) => {
+            format!("if (lane == 0 && k < results) {each} {{ {acc} one = a[j]; {{ {acc} a = one; {to} = {result}; }} }}")
+        }
+        (_, 1) => format!("if (lane == 0 && k < results) {to} = {result};"),
+        _ => format!("if (lane == 0 && k < results) {{ {acc} one = a[0]; {{ {acc} a = one; {to} = {result}; }} }}"),
+    });
+    if threads > 1 {
         writer.line("__syncthreads();");
     }
     writer.line("}\n  (void)count;");
-    let tiles = results.div_ceil(per_block) * parts;
-    writer.finish("fold", tiles.clamp(1, super::MOST_BLOCKS) as u32)
+    let tiles = results.div_ceil(per_tile) * parts;
+    let family = if matches!(role, Role::Join { .. }) { "fold_parts" } else { "fold" };
+    writer.finish(family, tiles.clamp(1, super::MOST_BLOCKS) as u32)
+}
+
+/// What a thread has of 16 bytes that it loads at once. The order of a sum follows from the lanes: it is the same for all but the first.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Wide {
+    /// Elements of one row and one lane.
+    Rows,
+    /// Elements of one row and of as many lanes, whose accumulators are the thread's.
+    Lanes,
+    /// Elements of as many results.
+    Results,
+    /// One element.
+    No,
+}
+
+impl Wide {
+    fn of(grid: &Grid, ctype: &str, results: u64, length: u64, division: &Division, role: Role) -> Wide {
+        let Division { lanes, parts } = *division;
+        let word = word_of(ctype);
+        let whole = |strides: &[u64]| strides.iter().all(|stride| stride.is_multiple_of(word));
+        if word == 1 || length == 0 {
+            return Wide::No;
+        }
+        if !grid.is_of_rows() {
+            let Some((last, others)) = grid.kept.1.split_last() else { return Wide::No };
+            let inner = grid.kept.0.last().copied().unwrap_or(0);
+            // Parts of results begin at whole words, too: there are that many results in each.
+            let fits = *last == 1 && inner.is_multiple_of(word) && results.is_multiple_of(word);
+            return if fits && whole(others) && whole(&grid.reduced.1) { Wide::Results } else { Wide::No };
+        }
+        let contiguous = grid.reduced.1 == [1] && !matches!(role, Role::Join { .. });
+        let shares = length.is_multiple_of(word) && length.div_ceil(parts).is_multiple_of(word);
+        if !contiguous || !shares || !whole(&grid.kept.1) {
+            Wide::No
+        } else if length >= lanes * word {
+            Wide::Rows
+        } else if lanes >= word {
+            Wide::Lanes
+        } else {
+            Wide::No
+        }
+    }
+}
+
+/// Elements of a type in 16 bytes.
+fn word_of(ctype: &str) -> u64 {
+    match &ctype[1..] {
+        "8" => 16,
+        "16" => 8,
+        "32" => 4,
+        "64" => 2,
+        _ => 1,
+    }
 }
 
 /// Joins the accumulators `a` of the lanes in `tree`; the lanes of one result are `step` threads apart.
@@ -301,6 +391,19 @@ fn tree(writer: &mut Writer, lanes: u64, step: u64) {
     while half > 0 {
         writer.line("__syncthreads();");
         writer.line(format!("if (lane < {half}) tree[threadIdx.x] = @_join(tree[threadIdx.x], tree[threadIdx.x + {}]);", half * step));
+        half /= 2;
+    }
+}
+
+/// As [`tree`] for the accumulators `a` that each thread has: those of the first lane are the results.
+fn wide_tree(writer: &mut Writer, lanes: u64, step: u64, each: &str) {
+    writer.line(format!("{each} tree[j * THREADS + threadIdx.x] = a[j];"));
+    let mut half = lanes / 2;
+    while half > 0 {
+        writer.line("__syncthreads();");
+        let other = format!("tree[j * THREADS + threadIdx.x + {}]", half * step);
+        writer.line(format!("if (lane < {half}) {each} {{"));
+        writer.line(format!("a[j] = @_join(a[j], {other}); tree[j * THREADS + threadIdx.x] = a[j];\n  }}"));
         half /= 2;
     }
 }

@@ -4,7 +4,7 @@ use std::fmt::Display;
 
 use plimsoll_base::{DataType, Error, Result};
 
-use super::{Kernel, KernelArg};
+use super::{FAMILIES, Kernel, KernelArg};
 
 /// The type of indices and sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,8 +124,11 @@ impl Writer {
     /// The kernel. Its name is `what` and a number that belongs to the text.
     ///
     /// # Errors
-    /// UNIMPLEMENTED for more arguments than a launch has.
+    /// UNIMPLEMENTED for more arguments than a launch has; INTERNAL for a family that is not one of [`FAMILIES`].
     pub fn finish(self, what: &str, blocks: u32) -> Result<Kernel> {
+        if !FAMILIES.contains(&what) {
+            return Err(Error::internal(format!("a kernel for a card of a family without a name in FAMILIES: {what}")));
+        }
         if self.args.len() > MOST_ARGS {
             return Err(Error::unimplemented(format!("a kernel for a card with {} arguments", self.args.len())));
         }

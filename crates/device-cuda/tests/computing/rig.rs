@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use plimsoll_base::{Bytes, Error, Result};
+use plimsoll_base::{Bytes, Code, Error, Result};
 use plimsoll_device::conformance::{CellOperation, Rig};
 use plimsoll_device::{CardPart, Cost, Device, DeviceName, DeviceSpec, KernelCall, Library, Load, Variant};
 use plimsoll_device_cuda::emit::{Emitted, FaultNumber, FaultText, Kernel, KernelArg};
@@ -138,7 +138,7 @@ impl CudaSource for Cells {
             arguments - 1
         );
         let numbers = [FaultNumber::Constant(number as i64), FaultNumber::Constant(0)];
-        let fault = FaultText { message: "failed with {0}", numbers };
+        let fault = FaultText { code: Code::InvalidArgument, message: "failed with {0}", numbers };
         let faults = if operation == "fail" { vec![fault] } else { Vec::new() };
         Ok(Emitted { kernels: vec![Kernel { entry, body, blocks: 1, args }], faults, ..Emitted::default() })
     }

@@ -140,6 +140,15 @@ pub fn depthwise(seed: u64) -> Vec<Case> {
         let epilogue = making.below(2) == 0 && data_type == DataType::Float;
         cases.push(conv(&mut making, 3 + number % 3, spec, epilogue));
     }
+    // Channels of whole words.
+    let half = WindowAxis { size: 9, positions: 5, taps: 3, stride: 2, dilation: 1, pad: 1 };
+    for (data_type, channels) in [(DataType::Float, 12), (DataType::Bfloat16, 16), (DataType::Double, 6)] {
+        for kind in 3..6 {
+            let spec = convolution(data_type, 2, &[half, half], [channels; 2]);
+            cases.push(conv(&mut making, kind, spec, kind == 3 && data_type == DataType::Float));
+        }
+    }
+    cases.push(conv(&mut making, 3, convolution(DataType::Float, 2, &[half, half], [20; 2]), false));
     // Sums in parts, and sizes of 0.
     let same = WindowAxis { size: 12, positions: 12, taps: 3, stride: 1, dilation: 1, pad: 1 };
     for kind in 3..6 {

@@ -1,10 +1,11 @@
 //! Requests with their inputs.
 
-use plimsoll_base::{DataType, Result};
+use plimsoll_base::{Code, DataType, Result};
 use plimsoll_device::InstructionSet;
 use plimsoll_device_cuda::emit;
 use plimsoll_kernels::CpuKernels;
 use plimsoll_request::KernelRequest;
+use plimsoll_request::check::Requirement;
 use plimsoll_request::expr::{BinaryOp, ExprBuilder, Scalar};
 use plimsoll_request::exprs::Exprs;
 use plimsoll_request::gather::{Access, Gather, ScatterOp, SegmentOp};
@@ -13,6 +14,7 @@ use plimsoll_request::nn::Nn;
 use plimsoll_request::pool::{Maxima, PoolSpec, Pooling, Positions};
 use plimsoll_request::random::{Distribution, Random};
 use plimsoll_request::reduce::{ReduceOp, Reduction, ScanOp};
+use plimsoll_request::resample::{Method, Resample};
 use plimsoll_request::rows::{RowOperand, UpdateRows};
 use plimsoll_request::window::{Axes, Layout, WindowAxis};
 
@@ -63,7 +65,7 @@ impl Case {
             request => CpuKernels.evaluate_on(InstructionSet::detect(), request, &inputs, &arguments.outputs),
         };
         let expected = match expected {
-            Err(error) if self.request.can_fail() && error.code() == plimsoll_base::Code::InvalidArgument => {
+            Err(error) if self.request.can_fail() && [Code::InvalidArgument, Code::FailedPrecondition].contains(&error.code()) => {
                 Err(error.message().to_string())
             }
             Err(error) => return Err(error),
@@ -255,6 +257,23 @@ pub fn reductions(seed: u64) -> Vec<Case> {
             near: if squares { Near::Units(64.0) } else { Near::Exact },
         });
     }
+    // Rows and results of whole words: results of a thread side by side, and lanes of one.
+    for data_type in [DataType::Float, DataType::Bfloat16, DataType::Int64, DataType::Uint8] {
+        for (shape, axes) in [(vec![300, 64], vec![0]), (vec![50, 256], vec![1]), (vec![9000, 16], vec![0]), (vec![7, 40, 32], vec![1])] {
+            let op = if shape.len() == 3 { ReduceOp::Max } else { ReduceOp::Sum };
+            let reduction = Reduction::Reduce { op, data_type, shape: shape.clone(), axes, divided: false };
+            // The sums of 9000 numbers of two bytes are beyond the type.
+            if data_type != DataType::Bfloat16 || shape[0] < 9000 {
+                cases.push(Case {
+                    inputs: vec![making.elements(data_type, count(&shape))],
+                    request: KernelRequest::Reduction(reduction),
+                    input_types: vec![data_type],
+                    types: vec![data_type],
+                    near: Near::Exact,
+                });
+            }
+        }
+    }
     // Products of ones and twos, and a large one of each form for the parts.
     for (shape, axes) in [(vec![3, 70_000], vec![1]), (vec![70_000, 3], vec![0]), (vec![40, 50, 60], vec![0, 2]), (vec![0, 4], vec![0])] {
         for data_type in [DataType::Float, DataType::Int64] {
@@ -313,6 +332,32 @@ fn indices(making: &mut Making, data_type: DataType, number: u64, limit: u64) ->
             index.to_le_bytes()[..data_type.size().unwrap()].to_vec()
         })
         .collect()
+}
+
+/// Pooling whose channels are whole words of 16 bytes.
+fn pools_of_words(making: &mut Making) -> Vec<Case> {
+    let mut cases = Vec::new();
+    let axis = WindowAxis { size: 9, positions: 5, taps: 3, stride: 2, dilation: 1, pad: 1 };
+    for (data_type, channels) in [(DataType::Float, 12), (DataType::Bfloat16, 16), (DataType::Half, 8)] {
+        let axes = Axes::new(&[axis, axis]).unwrap();
+        let spec = PoolSpec { data_type, batch: 2, channels, axes, layout: Layout::ChannelsLast };
+        let (input, output) = (count(&spec.input()), count(&spec.output()));
+        let places: Vec<u8> = (0..output).map(|_| making.below(spec.taps()) as u8).collect();
+        let near = Near::Rounded(1.0, 8.0);
+        let request = KernelRequest::MaxPool(Pooling { spec, maxima: Maxima::First, positions: Positions::Positive });
+        let mut add = |request, inputs: Vec<Vec<u8>>, input_types, types, near| {
+            cases.push(Case { request, inputs, input_types, types, near });
+        };
+        let byte = DataType::Uint8;
+        add(request, vec![making.elements(data_type, input)], vec![data_type], vec![data_type, byte], Near::Exact);
+        let inputs = vec![places, making.elements(data_type, output)];
+        add(KernelRequest::MaxPoolGrad(spec), inputs, vec![byte, data_type], vec![data_type], near);
+        let inputs = vec![making.elements(data_type, input)];
+        add(KernelRequest::AvgPool(spec), inputs, vec![data_type], vec![data_type], near);
+        let inputs = vec![making.elements(data_type, output)];
+        add(KernelRequest::AvgPoolGrad(spec), inputs, vec![data_type], vec![data_type], near);
+    }
+    cases
 }
 
 fn pool(making: &mut Making) -> PoolSpec {
@@ -374,6 +419,7 @@ pub fn pools(seed: u64) -> Vec<Case> {
         };
         cases.push(case);
     }
+    cases.extend(pools_of_words(&mut making));
     cases
 }
 
@@ -436,6 +482,14 @@ pub fn gathers(seed: u64) -> Vec<Case> {
         };
         let types = vec![output; gather.arguments().unwrap().outputs.len()];
         cases.push(Case { request: gather, inputs, input_types, types, near: Near::Exact });
+    }
+    // Whole words of what an index makes.
+    for element in [1usize, 2, 4, 8] {
+        let named = indices(&mut making, DataType::Int32, 21, 18);
+        let [on, off] = [1u8, 2].map(|byte| vec![byte; element]);
+        let gather = Gather::OneHot { element, index_type: DataType::Int32, shape: vec![21], depth: 16, axis: 1 };
+        let (input_types, types) = (vec![DataType::Int32], vec![type_of(element)]);
+        cases.push(Case { request: KernelRequest::Gather(gather), inputs: vec![named, on, off], input_types, types, near: Near::Exact });
     }
     // An update of 0 looks at nothing.
     for access in [Access::Write, Access::Read, Access::ReadWritten] {
@@ -524,6 +578,85 @@ pub fn random(seed: u64) -> Vec<Case> {
         }
     }
     cases
+}
+
+/// Keys and counters of seeds.
+pub fn keys(seed: u64) -> Vec<Case> {
+    let mut making = Making::new(seed);
+    let mut cases = Vec::new();
+    for seed_type in [DataType::Int32, DataType::Int64, DataType::Uint32, DataType::Uint64] {
+        for _ in 0..times(3) {
+            let size = seed_type.size().unwrap();
+            let words = [making.word(), making.word()].iter().flat_map(|word| word.to_le_bytes()[8 - size..].to_vec()).collect();
+            cases.push(Case {
+                request: KernelRequest::Random(Random::KeyCounter { seed_type }),
+                inputs: vec![words],
+                input_types: vec![seed_type],
+                types: vec![DataType::Uint64; 2],
+                near: Near::Exact,
+            });
+        }
+    }
+    cases
+}
+
+/// Targets among the most probable classes; some are no class, and some rows have what is no number.
+pub fn targets(seed: u64) -> Vec<Case> {
+    let mut making = Making::new(seed);
+    let mut cases = Vec::new();
+    for number in 0..times(16) {
+        let (batch, classes) = (*making.of(&[1, 7, 8, 50]), *making.of(&[1, 3, 10, 16, 100, 257, 512]));
+        let target_type = if number % 2 == 0 { DataType::Int32 } else { DataType::Int64 };
+        let size = target_type.size().unwrap();
+        let integer = |value: i64| value.to_le_bytes()[..size].to_vec();
+        let float = DataType::Float;
+        let predictions = if number % 4 == 3 { making.wild(float, batch * classes) } else { making.elements(float, batch * classes) };
+        let targets = (0..batch).flat_map(|_| integer(making.below(classes + 2) as i64 - 1)).collect();
+        let k = 1 + making.below(classes / 2 + 1) as i64;
+        let given = number % 3 == 0;
+        let mut inputs = vec![predictions, targets];
+        let mut input_types = vec![float, target_type];
+        if !given {
+            inputs.push(integer(k));
+            input_types.push(target_type);
+        }
+        let in_top_k = Reduction::InTopK { target_type, batch, classes, k: given.then_some(k) };
+        let request = KernelRequest::Reduction(in_top_k);
+        cases.push(Case { request, inputs, input_types, types: vec![DataType::Bool], near: Near::Exact });
+    }
+    cases
+}
+
+/// Images resized between neighbours.
+pub fn resized(seed: u64) -> Vec<Case> {
+    let mut making = Making::new(seed);
+    let mut cases = Vec::new();
+    for number in 0..times(24) {
+        let data_type = *making.of(&[DataType::Float, DataType::Float, DataType::Double]);
+        let mut side = || 1 + making.below(9);
+        let (size, resized) = ([side(), side()], [side(), side()]);
+        let (batch, channels) = (1 + making.below(2), *making.of(&[1, 2, 3, 4, 5, 8]));
+        let method = Method::Bilinear { align_corners: number % 3 == 0, half_pixel_centers: number % 3 == 1 };
+        let spec = Resample { data_type, batch, size, resized, channels, method, transposed: false };
+        let inputs = vec![making.wild(data_type, count(&spec.images()))];
+        let request = KernelRequest::Resample(spec);
+        cases.push(Case { request, inputs, input_types: vec![data_type], types: vec![data_type], near: Near::Exact });
+    }
+    cases
+}
+
+/// A condition, true or not.
+pub fn conditions() -> Vec<Case> {
+    let all = [Requirement::ListNotEmpty, Requirement::Unwritten, Requirement::Fetched(3), Requirement::ResourceInitialized];
+    let cases = all.into_iter().flat_map(|requirement| [0, 1].map(|byte| (requirement, byte)));
+    let case = |(requirement, byte)| Case {
+        request: KernelRequest::Require(requirement),
+        inputs: vec![vec![byte]],
+        input_types: vec![DataType::Bool],
+        types: Vec::new(),
+        near: Near::Exact,
+    };
+    cases.map(case).collect()
 }
 
 /// A fault of each kind.

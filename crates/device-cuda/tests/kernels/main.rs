@@ -19,6 +19,7 @@ mod machine;
 mod making;
 mod normalizing;
 mod planted;
+mod sass;
 mod wide;
 
 use cases::Case;
@@ -36,6 +37,10 @@ fn short_kernels() -> Vec<Case> {
         cases::pools(6),
         cases::gathers(7),
         cases::random(8),
+        cases::keys(18),
+        cases::targets(19),
+        cases::resized(20),
+        cases::conditions(),
         normalizing::norms(9),
         normalizing::behind_norms(15),
         normalizing::lrns(10),
@@ -141,6 +146,26 @@ fn rows_that_indices_name() {
 #[test]
 fn random_numbers() {
     check(cases::random(8));
+}
+
+#[test]
+fn keys_of_seeds() {
+    check(cases::keys(18));
+}
+
+#[test]
+fn targets_among_the_most_probable() {
+    check(cases::targets(19));
+}
+
+#[test]
+fn images_between_neighbours() {
+    check(cases::resized(20));
+}
+
+#[test]
+fn conditions_that_have_to_hold() {
+    check(cases::conditions());
 }
 
 #[test]

@@ -27,6 +27,9 @@ const BEYOND: &[&str] = &["out of bounds", "race"];
 /// Places of others: it is a race, or the results are wrong, by what else there is.
 const OTHER: &[&str] = &[""];
 
+/// Words of several elements that begin in the middle of one.
+const ASIDE: &[&str] = &["misaligned"];
+
 const fn planted(kernel: &'static str, from: &'static str, to: &'static str, said: &'static [&'static str]) -> Planted {
     Planted { kernel, from, to, said, shows: true }
 }
@@ -66,7 +69,13 @@ const ROWS: &[Planted] = &[
     planted("fold", "  __syncthreads();\n  if (lane < 1)", "  if (lane < 1)", RACE),
     planted("fold", "if (lane == 0 && k < results)", "if (k < results)", RACE),
     planted("fold", "r < end; r +=", "r <= end; r +=", BEYOND),
+    planted("fold", "  __syncthreads();\n  if (lane < 1) _Pragma", "  if (lane < 1) _Pragma", RACE),
+    planted("fold", "threadIdx.x % 16) * 4", "threadIdx.x % 16) * 3", OTHER),
+    planted("fold_parts", "r < end; r +=", "r <= end; r +=", BEYOND),
     planted("softmax", "  __syncthreads();\n  a = tree", "  a = tree", RACE),
+    planted("softmax", "  __syncthreads();\n  a[0] = tree", "  a[0] = tree", RACE),
+    planted("softmax", "tree[j * THREADS + threadIdx.x] = a[j]", "tree[threadIdx.x] = a[j]", OTHER),
+    planted("log_softmax", "c = lane * 4; c < classes", "c = lane * 4; c <= classes", BEYOND),
     planted("softmax", "c = lane; c < classes", "c = lane; c <= classes", BEYOND),
     planted("cross_entropy", "  __syncthreads();\n  a = tree", "  a = tree", RACE),
     planted("cross_entropy", "inside = k < rows", "inside = k <= rows", BEYOND),
@@ -85,7 +94,10 @@ const ANCHORS: &[Planted] = &[
     planted("conv_by_filter", "  __syncthreads();\n  if (last - at", "  if (last - at", RACE),
     planted("conv_by_filter", "y_here[r] = line < n", "y_here[r] = line <= n", BEYOND),
     planted("join", "p = 1; p < count", "p = 1; p <= count", BEYOND),
+    planted("join", "e = g * 4 + s", "e = g * 4", OTHER),
     planted("depthwise", "(u32)p0 < (u32)size0", "(u32)p0 <= (u32)size0", BEYOND),
+    planted("depthwise", "e = g * 4", "e = g * 2", ASIDE),
+    planted("depthwise_by_input", "(c + e) = made", "(c + e + 4) = made", BEYOND),
     planted("depthwise", "c[e] = sum", "c[e / 2] = sum", RACE),
     planted("depthwise_by_input", "p0 < (u32)positions0 ", "p0 <= (u32)positions0 ", BEYOND),
     planted("depthwise_by_filter", "  __syncthreads();\n  if (lane < 1)", "  if (lane < 1)", RACE),
@@ -100,13 +112,25 @@ const OTHERS: &[Planted] = &[
     planted("exprs", "if (i + 4 <= n)", "if (i <= n)", BEYOND),
     planted("exprs", "blockIdx.x < first_1)", "blockIdx.x <= first_1)", OTHER),
     planted("max_pool_places", "o1 < size1", "o1 <= size1", OTHER),
-    planted("max_pool_places", "places[i] =", "places[i / 2] =", RACE),
+    planted("max_pool_places", "(places + i) =", "(places + i / 2) =", RACE),
+    planted("max_pool", "i = g * 4, rest", "i = g * 2, rest", ASIDE),
+    planted("max_pool_grad", "c *= 4;", "c *= 5;", ASIDE),
     planted("max_pool_grad", "o2 <= last2", "o2 <= last2 + 1", BEYOND),
-    planted("avg_pool_grad", "q[i] = sum", "q[i + 1] = sum", BEYOND),
+    planted("avg_pool_grad", "(q + i) = made", "(q + i + 1) = made", BEYOND),
     planted("take", "q[i] =", "q[i / 2] =", RACE),
     planted("rows", "row >= end", "row > end", RACE),
     planted("concat", "c < w0", "c <= w0", BEYOND),
+    planted("in_top_k", "  __syncthreads();\n  if (lane < 1)", "  if (lane < 1)", RACE),
+    planted("in_top_k", "c < classes", "c <= classes", BEYOND),
+    planted("in_top_k", "if (lane == 0 && row < rows)", "if (lane == 0)", BEYOND),
+    planted("key_counter", "key[0] =", "key[1] =", BEYOND),
+    unseen("key_counter", "if (threadIdx.x == 0)", "if (threadIdx.x < 2)"),
+    planted("require", "!*condition", "!condition[1]", BEYOND),
+    planted("resize", "upper1) * words + c", "upper1) * words + c + 1", OTHER),
+    planted("resize", "q)[i] = made", "q)[i / 2] = made", RACE),
     planted("random", "if (g * 4 + at < n)", "if (g * 4 + at <= n)", BEYOND),
+    planted("random", "if (g * 4 + 4 <= n)", "if (g * 4 <= n)", BEYOND),
+    planted("one_hot", "(q + i * 4) = made", "(q + i * 4 + 4) = made", BEYOND),
 ];
 
 /// Kernels that bring tensors into the form of cuDNN.
@@ -245,5 +269,7 @@ fn faults_in_forms_are_found() {
 #[test]
 fn faults_in_other_kernels_are_found() {
     let all = [expressions::of_groups(14), cases::pools(6), cases::gathers(7), cases::movements(3), cases::random(8)];
-    check(all.into_iter().flatten().collect(), OTHERS);
+    let more = [cases::keys(18), cases::targets(19), cases::resized(20), cases::conditions()];
+    let all = all.into_iter().chain(more);
+    check(all.flatten().collect(), OTHERS);
 }
