@@ -64,7 +64,8 @@ fn measure(folder: &Path, machine: &mock::Machine) -> Result<()> {
             let mut run = Arc::new(Run::new(1, bindings));
             let mut step = || {
                 Run::alone(&mut run).restart();
-                executable.run_to_end(&run, &device);
+                executable.submit(&run);
+                device.drive(&run);
                 assert_eq!(run.failure(), None);
             };
             step();

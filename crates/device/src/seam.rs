@@ -138,11 +138,4 @@ pub trait Executable: Send + Sync {
     /// one does not. Where it computes on lent threads, that waits for [`Device::drive`]. The first submission of a run may
     /// allocate; the next ones do not. A run that cannot be started fails.
     fn submit(&self, run: &Arc<Run>);
-
-    /// Starts the program for `run`, of which it is the only queue, and lends it the calling thread until the run is over. Called in place
-    /// of [`Executable::submit`] and [`Device::drive`] on `host`, the device that would be lent the thread.
-    fn run_to_end(&self, run: &Arc<Run>, host: &dyn Device) {
-        self.submit(run);
-        host.drive(run);
-    }
 }

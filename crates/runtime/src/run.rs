@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use plimsoll_base::{DataType, Error, Result};
-use plimsoll_device::{Device, Executable, Run, Trace};
+use plimsoll_device::{Device, Run, Trace};
 use plimsoll_graph::HostTensor;
 use plimsoll_memory::Address;
 
@@ -130,7 +130,7 @@ pub(crate) struct Admitted<'a, 'f, 't> {
 }
 
 impl<'a, 'f, 't> Admitted<'a, 'f, 't> {
-    /// Gives every queue to its device; a run's only one goes there in [`Running::finish`], with the thread.
+    /// Gives every queue to its device.
     ///
     /// # Errors
     /// The error of the cancellation: nothing has run then.
@@ -157,12 +157,8 @@ impl<'a, 'f, 't> Admitted<'a, 'f, 't> {
         run.restart();
         let run = context.run.clone();
         let watched = prepared.how.cancellation.map(|cancellation| cancellation.watch(&run)).transpose()?;
-        let (only, several) = match loaded.executables() {
-            [only] => (Some(&**only), [].as_slice()),
-            several => (None, several),
-        };
-        let submitted = Submitted { host: loaded.host(), only, run: Some(run) };
-        several.iter().for_each(|executable| executable.submit(&context.run));
+        let submitted = Submitted { host: loaded.host(), run: Some(run) };
+        loaded.executables().iter().for_each(|executable| executable.submit(&context.run));
         Ok(Running { submitted, watched, prepared, held, since })
     }
 }
@@ -177,10 +173,9 @@ pub(crate) struct Running<'a, 'f, 't> {
     since: Option<Instant>,
 }
 
-/// Queues that devices have, or the only one, which gets the thread with its start. When dropped, they are over.
+/// Queues that devices have. When dropped, they are over.
 struct Submitted<'a> {
     host: &'a dyn Device,
-    only: Option<&'a dyn Executable>,
     run: Option<Arc<Run>>,
 }
 
@@ -190,10 +185,7 @@ impl Submitted<'_> {
         if let Some(run) = self.run.take()
             && !run.queues.is_empty()
         {
-            match self.only {
-                Some(only) => only.run_to_end(&run, self.host),
-                None => self.host.drive(&run),
-            }
+            self.host.drive(&run);
         }
     }
 }

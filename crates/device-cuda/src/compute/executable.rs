@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, AtomicU8, Ordering, fence};
 
 use plimsoll_base::Code;
-use plimsoll_device::{Device, Executable, Failure, Fault, Run, RunState, Threads};
+use plimsoll_device::{Executable, Failure, Fault, Run, RunState, Threads};
 
 use super::loaded::Loaded;
 use super::marks::Marks;
@@ -40,43 +40,21 @@ pub(super) struct State {
 // only when it is over. The rest may be used by any thread.
 unsafe impl Sync for State {}
 
-impl CudaExecutable {
-    /// What is to be done for a run; none where the run is refused, and has ended with that.
-    fn job(&self, run: &Arc<Run>) -> Option<Job> {
-        if self.shared.context.is_lost() {
-            self.refuse(run, LOST);
-            return None;
-        }
-        if !self.loaded.fits(run, &run.bindings) {
-            self.refuse(run, internal("the run does not have the queues and blocks that the program names"));
-            return None;
-        }
-        Some(Job { loaded: self.loaded.clone(), shared: self.shared.clone(), run: run.clone() })
-    }
-
-    fn refuse(&self, run: &Run, fault: Fault) {
-        run.fail(Failure { queue: self.loaded.queue, command: 0, fault });
-        run.queue_ended();
-    }
-}
-
-fn internal(message: &'static str) -> Fault {
-    Fault { code: Code::Internal, message, numbers: [0, 0] }
-}
-
 impl Executable for CudaExecutable {
     fn submit(&self, run: &Arc<Run>) {
-        if let Some(job) = self.job(run)
-            && let Err(message) = self.threads.push(job)
-        {
-            self.refuse(run, internal(message));
+        let refuse = |fault| {
+            run.fail(Failure { queue: self.loaded.queue, command: 0, fault });
+            run.queue_ended();
+        };
+        let internal = |message| Fault { code: Code::Internal, message, numbers: [0, 0] };
+        if self.shared.context.is_lost() {
+            return refuse(LOST);
         }
-    }
-
-    /// On the calling thread: nothing else waits for what the card has done.
-    fn run_to_end(&self, run: &Arc<Run>, _: &dyn Device) {
-        if let Some(job) = self.job(run) {
-            perform(job);
+        if !self.loaded.fits(run, &run.bindings) {
+            return refuse(internal("the run does not have the queues and blocks that the program names"));
+        }
+        if let Err(message) = self.threads.push(Job { loaded: self.loaded.clone(), shared: self.shared.clone(), run: run.clone() }) {
+            refuse(internal(message));
         }
     }
 }
@@ -101,7 +79,7 @@ impl RunState for State {
     }
 }
 
-/// Runs a job, on a thread of the device or of the caller.
+/// Runs a job, on a thread of the device.
 pub(super) fn perform(Job { loaded, shared, run }: Job) {
     let shared = &shared;
     let make = || State {
