@@ -29,6 +29,8 @@ const CACHED: usize = 320 << 10;
 /// So many pieces are wanted; each has at least so many times the rows that two pieces compute both.
 const PIECES: usize = 16;
 const ROWS_SHARED: usize = 6;
+/// The most rows of a band. Results on padding see few rows, however many there are.
+const MOST_BAND: usize = 1024;
 
 /// Less between two convolutions stays in the caches anyway.
 const LEAST_BETWEEN: u64 = 1 << 20;
@@ -182,7 +184,7 @@ pub(crate) fn prepare(isa: Isa, request: &Bands, order: Order) -> Result<Prepare
         specs[..last].iter().zip(&most).try_fold(0usize, |all, (spec, rows)| Ok(all.saturating_add(bytes(spec, *rows)?)))
     };
     let mut band = 1;
-    while band < piece && between(band + 1)? <= CACHED {
+    while band < piece.min(MOST_BAND) && between(band + 1)? <= CACHED {
         band += 1;
     }
     let band = piece.div_ceil(piece.div_ceil(band));
