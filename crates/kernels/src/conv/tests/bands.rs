@@ -181,3 +181,13 @@ fn convolutions_that_do_not_fit_are_refused() {
     let empty = block(0, 20, [8, 24, 8], 1);
     assert!(make(Isa::best(), &KernelRequest::Bands(empty)).is_err());
 }
+
+/// Rows on padding see nothing that lies between: that alone would end no band.
+#[test]
+fn a_band_has_few_rows_where_most_lie_on_padding() {
+    let first = spec(1, 8, 8, &[axes_of(1, (1, 1, 1, 0)); 2]);
+    let padded = spec(1, 8, 8, &[axes_of(1, (1, 1, 1, 1 << 31)), axes_of(1, (1, 1, 1, 0))]);
+    let bands = Bands { stages: vec![conv_stage(first, None), by_channel(padded, None)] };
+    let made = format!("{:?}", crate::conv::bands::prepare(Isa::best(), &bands, Order::Rows).unwrap().kernel);
+    assert!(made.contains("band: 1024") || made.contains("band: 1023"), "{made}");
+}
