@@ -9,6 +9,7 @@ mod cases;
 mod compiled;
 mod cudnn;
 mod deciding;
+mod drawn;
 mod engines;
 mod expressions;
 mod forms;
@@ -19,6 +20,7 @@ mod machine;
 mod making;
 mod normalizing;
 mod planted;
+mod pooled;
 mod sass;
 mod wide;
 
@@ -34,10 +36,10 @@ fn short_kernels() -> Vec<Case> {
         cases::movements(3),
         cases::reductions(4),
         cases::rows(5),
-        cases::pools(6),
+        pooled::pools(6),
         cases::gathers(7),
-        cases::random(8),
-        cases::keys(18),
+        drawn::random(8),
+        drawn::keys(18),
         cases::targets(19),
         cases::resized(20),
         cases::conditions(),
@@ -135,7 +137,7 @@ fn local_response_normalization() {
 
 #[test]
 fn pooling() {
-    check(cases::pools(6));
+    check(pooled::pools(6));
 }
 
 #[test]
@@ -145,12 +147,12 @@ fn rows_that_indices_name() {
 
 #[test]
 fn random_numbers() {
-    check(cases::random(8));
+    check(drawn::random(8));
 }
 
 #[test]
 fn keys_of_seeds() {
-    check(cases::keys(18));
+    check(drawn::keys(18));
 }
 
 #[test]

@@ -7,7 +7,7 @@ use plimsoll_ptx::{Host, HostProgram, Module, Nvrtc};
 
 use super::cases::Case;
 use super::engines::Run;
-use super::{anchors, cases, expressions, forms, normalizing};
+use super::{anchors, cases, drawn, expressions, forms, normalizing, pooled};
 
 /// A fault: the kernels that have it, what is changed, and what the interpreter says of it. The processor's compiler says something, too, or the
 /// results differ.
@@ -268,8 +268,8 @@ fn faults_in_forms_are_found() {
 
 #[test]
 fn faults_in_other_kernels_are_found() {
-    let all = [expressions::of_groups(14), cases::pools(6), cases::gathers(7), cases::movements(3), cases::random(8)];
-    let more = [cases::keys(18), cases::targets(19), cases::resized(20), cases::conditions()];
+    let all = [expressions::of_groups(14), pooled::pools(6), cases::gathers(7), cases::movements(3), drawn::random(8)];
+    let more = [drawn::keys(18), cases::targets(19), cases::resized(20), cases::conditions()];
     let all = all.into_iter().chain(more);
     check(all.flatten().collect(), OTHERS);
 }
