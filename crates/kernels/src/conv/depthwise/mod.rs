@@ -22,7 +22,7 @@ use crate::simd::{Isa, Vectorised};
 use plimsoll_request::anchor::Epilogue;
 use plimsoll_request::conv::ConvSpec;
 use plimsoll_request::window::WindowAxis;
-use tiles::{POSITIONS, Tile, code};
+use tiles::{POSITIONS, Tile, code, shares};
 
 /// `DepthwiseConv2dNative`: result channel `c * multiplier + m` is made of input channel `c` alone. `spec.out_c` is
 /// `spec.in_c` times the multiplier; the filter has the taps, then `[in_c, multiplier]`. Arguments: input, filter, output;
@@ -91,6 +91,7 @@ struct Depthwise<E> {
     y: Axis,
     x: Axis,
     x_runs: Vec<Run>,
+    spans: Vec<Span>,
     /// Of image rows; or, for the filter, of its rows times groups of channels.
     cut: Cut,
     /// Whether the input's rows are asked for ahead, and the results' lines before they are written.
@@ -209,6 +210,7 @@ fn build<E: InFloats>(isa: Isa, spec: ConvSpec, work: Work, epilogue: Option<Epi
         in_c,
         out_c,
         multiplier,
+        spans: if work == Work::Forward { spans(x) } else { Vec::new() },
         x_runs: x.runs(),
         y,
         x,
@@ -284,37 +286,71 @@ impl<E: InFloats> Depthwise<E> {
         let code = code(self.isa);
         // Rows that the next row of results sees and this one does not.
         let ahead_rows = if y.dilation == 1 && self.ahead { y.stride.min(y.taps) } else { 0 };
-        for run in &self.x_runs {
-            let count = run.positions.len().div_ceil(POSITIONS);
-            for number in 0..count {
-                let part = part(run.positions.len(), count, number);
-                let column = run.positions.start + part.start;
-                let left = x.start(column) + (run.taps.start * x.dilation) as isize;
-                let element = (row * x.positions + column) * out_c;
-                let below = top + (taps_y.len() * y.dilation) as isize;
-                let tile = Tile {
-                    ahead: input.wrapping_offset((below * x.size as isize + left) * in_c as isize),
-                    ahead_rows,
-                    ahead_columns: part.len() * x.stride,
-                    input_column: in_c,
-                    fetches: self.fetches,
-                    input: input.wrapping_offset((top * x.size as isize + left) * in_c as isize),
-                    input_row: y.dilation * x.size * in_c,
-                    input_tap: x.dilation * in_c,
-                    input_position: x.stride * in_c,
-                    filter: filter.wrapping_add((taps_y.start * x.taps + run.taps.start) * out_c),
-                    filter_row: x.taps * out_c,
-                    filter_tap: out_c,
-                    taps: [taps_y.len(), run.taps.len()],
-                    results: to.wrapping_add(element),
-                    channels: out_c,
-                    changes: Changes { links, element, column: 0 },
-                };
-                // SAFETY: the taps of all these positions lie on the input; the results of this row are this call's.
-                unsafe { code[part.len() - 1](&tile) };
-            }
+        for Span { positions, taps, misses } in &self.spans {
+            let left = x.start(positions.start) + (taps.start * x.dilation) as isize;
+            let element = (row * x.positions + positions.start) * out_c;
+            let below = top + (taps_y.len() * y.dilation) as isize;
+            let tile = Tile {
+                ahead: input.wrapping_offset((below * x.size as isize + left) * in_c as isize),
+                ahead_rows,
+                ahead_columns: positions.len() * x.stride,
+                input_column: in_c,
+                fetches: self.fetches,
+                input: input.wrapping_offset((top * x.size as isize + left) * in_c as isize),
+                input_row: y.dilation * x.size * in_c,
+                input_tap: x.dilation * in_c,
+                input_position: x.stride * in_c,
+                filter: filter.wrapping_add((taps_y.start * x.taps + taps.start) * out_c),
+                filter_row: x.taps * out_c,
+                filter_tap: out_c,
+                taps: [taps_y.len(), taps.len()],
+                misses: *misses,
+                results: to.wrapping_add(element),
+                channels: out_c,
+                changes: Changes { links, element, column: 0 },
+            };
+            // SAFETY: the taps of all these positions lie on the input, but for those that are missed; the results of this row are this
+            // call's.
+            unsafe { code[positions.len() - 1](&tile) };
         }
     }
+}
+
+/// Positions of a row that are computed together.
+#[derive(Debug)]
+struct Span {
+    positions: Range<usize>,
+    taps: Range<usize>,
+    /// Whether the first position does not see the first of the taps, and the last one not the last.
+    misses: [bool; 2],
+}
+
+/// Those of a row. Positions beside the padding are with those between where these share what they see and only one tap of theirs is on it.
+fn spans(x: Axis) -> Vec<Span> {
+    let runs = x.runs().into_iter();
+    let mut runs: Vec<Span> = runs.map(|Run { positions, taps }| Span { positions, taps, misses: [false; 2] }).collect();
+    runs.dedup_by(|next, before| {
+        if !shares(x.taps, x.dilation, x.stride) {
+            return false;
+        }
+        let is_first = before.positions.len() == 1 && before.taps == (1..x.taps) && next.taps == (0..x.taps);
+        let is_last = next.positions.len() == 1 && next.taps == (0..x.taps - 1) && before.taps == (0..x.taps);
+        if is_first || is_last {
+            before.misses[usize::from(is_last)] = true;
+            (before.positions.end, before.taps) = (next.positions.end, 0..x.taps);
+        }
+        is_first || is_last
+    });
+    let spans = runs.iter().flat_map(|run| {
+        let count = run.positions.len().div_ceil(POSITIONS);
+        (0..count).map(move |number| {
+            let part = part(run.positions.len(), count, number);
+            let positions = run.positions.start + part.start..run.positions.start + part.end;
+            let misses = [number == 0 && run.misses[0], number + 1 == count && run.misses[1]];
+            Span { positions, taps: run.taps.clone(), misses }
+        })
+    });
+    spans.collect()
 }
 
 /// Made with arguments and a result, of which no other thread writes the part in `units`. `SPREAD` if the multiplier is not 1.

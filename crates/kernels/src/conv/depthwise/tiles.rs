@@ -18,6 +18,9 @@ pub(super) struct Tile<'a> {
     pub filter_tap: usize,
     /// Rows of taps, and taps of a row.
     pub taps: [usize; 2],
+    /// Whether the first position does not see the first tap of a row, and the last position not the last one: they are on padding. Only
+    /// where positions share what they see.
+    pub misses: [bool; 2],
     /// The first position's results. Positions are `channels` apart.
     pub results: *mut f32,
     pub channels: usize,
@@ -41,6 +44,11 @@ pub(super) const POSITIONS: usize = 8;
 
 /// Taps of a row of which neighbouring positions share what they see.
 const TAPS: usize = 3;
+
+/// Whether neighbouring positions share what they see: the taps of a row, from tap to tap, from position to position.
+pub(super) fn shares(taps: usize, tap: usize, position: usize) -> bool {
+    taps == TAPS && tap == position
+}
 
 /// How many vectors before they are written results' lines are asked for.
 const SOON: usize = 4;
@@ -70,15 +78,15 @@ unsafe fn tile<V: Lanes, const P: usize>(tile: &Tile<'_>) {
                 let line = tile.ahead.wrapping_add(row * tile.input_row + channel);
                 (0..tile.ahead_columns).for_each(|column| V::fetch_ahead(line.wrapping_add(column * tile.input_column)));
             }
-            if columns == TAPS && tile.input_tap == tile.input_position {
+            if shares(columns, tile.input_tap, tile.input_position) {
                 for row in 0..rows {
                     let input = tile.input.wrapping_add(row * tile.input_row + channel);
                     let filter = tile.filter.wrapping_add(row * tile.filter_row + channel);
                     let (input, filter) = ((input, tile.input_position), (filter, tile.filter_tap));
-                    if is_part {
-                        neighbours::<V, P, true>(&mut sums, input, filter, count);
-                    } else {
-                        neighbours::<V, P, false>(&mut sums, input, filter, count);
+                    match (is_part, tile.misses.contains(&true)) {
+                        (false, false) => neighbours::<V, P, false, false>(&mut sums, input, filter, tile.misses, count),
+                        (false, true) => neighbours::<V, P, false, true>(&mut sums, input, filter, tile.misses, count),
+                        (true, _) => neighbours::<V, P, true, true>(&mut sums, input, filter, tile.misses, count),
                     }
                 }
             } else {
@@ -113,14 +121,16 @@ unsafe fn tile<V: Lanes, const P: usize>(tile: &Tile<'_>) {
 }
 
 /// A row of [`TAPS`] taps of neighbouring positions: what several of them see is read once. Each sum has its terms in the order of the taps.
+/// `misses` counts with `MISSES` only.
 #[inline(always)]
-unsafe fn neighbours<V: Lanes, const P: usize, const PART: bool>(
+unsafe fn neighbours<V: Lanes, const P: usize, const PART: bool, const MISSES: bool>(
     sums: &mut [[V; 1]; P],
     (input, position): (*const f32, usize),
     (filter, tap): (*const f32, usize),
+    [misses_first, misses_last]: [bool; 2],
     count: usize,
 ) {
-    // SAFETY: the caller's promise: positions see so many taps of the input.
+    // SAFETY: the caller's promise: positions see so many taps of the input, but for those that are missed.
     unsafe {
         let load = |from: *const f32| if PART { V::load_first(from, count) } else { V::load(from) };
         let mut weights = [V::zero(); TAPS];
@@ -129,12 +139,19 @@ unsafe fn neighbours<V: Lanes, const P: usize, const PART: bool>(
         }
         let mut values = [V::zero(); TAPS];
         for t in 0..TAPS - 1 {
-            values[t] = load(input.wrapping_add(t * position));
+            if !(MISSES && t == 0 && misses_first) {
+                values[t] = load(input.wrapping_add(t * position));
+            }
         }
         for p in 0..P {
-            values[(p + TAPS - 1) % TAPS] = load(input.wrapping_add((p + TAPS - 1) * position));
+            let is_missed = |t: usize| MISSES && (p == 0 && t == 0 && misses_first || p == P - 1 && t == TAPS - 1 && misses_last);
+            if !is_missed(TAPS - 1) {
+                values[(p + TAPS - 1) % TAPS] = load(input.wrapping_add((p + TAPS - 1) * position));
+            }
             for t in 0..TAPS {
-                sums[p][0] = values[(p + t) % TAPS].madd(weights[t], sums[p][0]);
+                if !is_missed(t) {
+                    sums[p][0] = values[(p + t) % TAPS].madd(weights[t], sums[p][0]);
+                }
             }
         }
     }
