@@ -71,6 +71,8 @@ pub(super) unsafe fn registers<L: Lanes, const W: usize, const TAIL: bool>(from:
 
 /// Registers of channels side by side, so that sums do not wait for each other.
 const WIDE: usize = 4;
+/// As many where there are fewer: the lines of a row are read together.
+const PAIR: usize = 2;
 
 /// Something done to a block of rows, for `W` registers of channels at a time.
 pub(super) trait OverBlock {
@@ -95,7 +97,11 @@ pub(super) unsafe fn walk<L: Lanes, B: OverBlock>(rows: Range<usize>, block: usi
                 over.block::<L, WIDE, false>(&block, channel, L::COUNT);
                 channel += WIDE * L::COUNT;
             }
-            while channel + L::COUNT <= channels.end {
+            if channel + PAIR * L::COUNT <= channels.end {
+                over.block::<L, PAIR, false>(&block, channel, L::COUNT);
+                channel += PAIR * L::COUNT;
+            }
+            if channel + L::COUNT <= channels.end {
                 over.block::<L, 1, false>(&block, channel, L::COUNT);
                 channel += L::COUNT;
             }

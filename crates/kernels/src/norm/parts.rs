@@ -17,7 +17,7 @@ pub(super) const MOST: usize = 32;
 pub(super) const MOST_ROW_BYTES: u64 = 1 << 10;
 /// Rows that are read together: of four registers of channels they fit the nearest cache.
 const BLOCK: usize = 64;
-/// Blocks of one register of channels that are summed at once, so that sums do not wait for each other.
+/// Blocks of one register of channels that are summed at once, so that sums do not wait for each other; of two registers half as many.
 const AT_ONCE: usize = 4;
 /// Channels are shared between pieces in units of so many.
 const STRIP: usize = 64;
@@ -176,6 +176,9 @@ impl OverBlock for Moments {
                 if W == 1 && left >= AT_ONCE * BLOCK {
                     self.blocks::<L, W, AT_ONCE, TAIL>(start, BLOCK, channel, count);
                     start += AT_ONCE * BLOCK;
+                } else if W == 2 && left >= AT_ONCE / 2 * BLOCK {
+                    self.blocks::<L, W, { AT_ONCE / 2 }, TAIL>(start, BLOCK, channel, count);
+                    start += AT_ONCE / 2 * BLOCK;
                 } else {
                     self.blocks::<L, W, 1, TAIL>(start, left.min(BLOCK), channel, count);
                     start += left.min(BLOCK);
@@ -218,6 +221,8 @@ impl Moments {
             for row in 0..length {
                 for (block, (means, squares)) in means.iter().zip(&mut squares).enumerate() {
                     for (w, (mean, square)) in means.iter().zip(squares).enumerate() {
+                        // The rows after these blocks: the second time all is in the nearest cache, and the memory would wait.
+                        L::fetch_ahead(at(block + G, row).wrapping_add(w * L::COUNT));
                         let difference = load::<L, TAIL>(at(block, row).add(w * L::COUNT), count).sub(*mean);
                         *square = difference.madd(difference, *square);
                     }

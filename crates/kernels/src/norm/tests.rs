@@ -226,6 +226,27 @@ fn given_statistics_and_a_relu_are_refused() {
     assert_eq!(error.code(), plimsoll_base::Code::Unimplemented);
 }
 
+/// Registers of eight and of sixteen read other channels together: two and one of three of one size are six of the other.
+#[test]
+fn bits_do_not_depend_on_the_width_of_registers() {
+    let sets: Vec<Isa> = Isa::available().into_iter().filter(|isa| *isa > Isa::Portable).collect();
+    for (rows, channels) in [(1000usize, 48usize), (700, 32), (130, 50)] {
+        let (rows_of, channels_of) = (rows as u64, channels as u64);
+        let spec =
+            BatchNormSpec { data_type: DataType::Float, rows: rows_of, channels: channels_of, epsilon: 0.01, exponential_avg_factor: 1.0 };
+        let [x, dy] = [3, 4].map(|seed| numbers(rows * channels, seed));
+        let [scale, mean, offset] = [5, 6, 7].map(|seed| numbers(channels, seed));
+        let variance: Vec<f32> = scale.iter().map(|value| value.abs() + 0.5).collect();
+        let between = 2 * channels * between(&spec)[0] as usize;
+        let of = |isa: Isa| {
+            let moments = run(&moments_on(isa, spec).unwrap(), &[&x], &[between]).unwrap();
+            let sums = grad_sums_on(isa, spec, true).unwrap();
+            [moments, run(&sums, &[&dy, &x, &scale, &mean, &variance, &offset], &[between]).unwrap()].concat()
+        };
+        assert!(sets.windows(2).all(|pair| same(&of(pair[0]), &of(pair[1]))), "{spec:?}");
+    }
+}
+
 #[test]
 fn sizes_beyond_memory_are_refused() {
     for (rows, channels) in [(u64::MAX, 1), (1, u64::MAX), (1 << 40, 1 << 40), (0, u64::MAX)] {

@@ -21,41 +21,48 @@ pub(super) struct TilesAhead {
     /// The row and the column where the first tile begins, and from tile to tile.
     starts: [isize; 2],
     step: usize,
-    /// Rows and columns of tiles of an image, and all tiles.
+    /// Rows and columns of tiles of an image, and images.
     grid: [usize; 2],
-    tiles: usize,
-    /// Tiles between the one that is wanted and the one that is asked for.
-    distance: usize,
+    images: usize,
+    /// The image, the row and the column of the tile that is asked for next.
+    next: (usize, usize, usize),
 }
 
 impl Shape {
-    /// The tiles of the operand, without the positions around them that their neighbours have.
-    pub fn operand_ahead(&self, channels: Range<usize>) -> TilesAhead {
+    /// The tiles of the operand, without the positions around them that their neighbours have, while those from `tile` on are wanted.
+    pub fn operand_ahead(&self, channels: Range<usize>, tile: usize) -> TilesAhead {
         let around = (self.taps / 2) as isize;
-        self.ahead(self.terms, channels, (self.axes.map(|axis| axis.size), self.axes.map(|axis| axis.start(0) + around)))
+        self.ahead(self.terms, channels, (self.axes.map(|axis| axis.size), self.axes.map(|axis| axis.start(0) + around)), tile)
     }
 
-    /// The tiles of the results.
-    pub fn results_ahead(&self, columns: Range<usize>) -> TilesAhead {
-        self.ahead(self.columns, columns, (self.axes.map(|axis| axis.positions), [0; 2]))
+    /// The tiles of the results, as [`Shape::operand_ahead`].
+    pub fn results_ahead(&self, columns: Range<usize>, tile: usize) -> TilesAhead {
+        self.ahead(self.columns, columns, (self.axes.map(|axis| axis.positions), [0; 2]), tile)
     }
 
-    fn ahead(&self, position: usize, channels: Range<usize>, (sizes, starts): ([usize; 2], [isize; 2])) -> TilesAhead {
+    fn ahead(&self, position: usize, channels: Range<usize>, (sizes, starts): ([usize; 2], [isize; 2]), tile: usize) -> TilesAhead {
         let (step, grid) = (self.step(), self.grid());
+        // Tiles between the one that is wanted and the one that is asked for.
         let distance = (BYTES / (4 * step * step * channels.len()).max(1)).clamp(1, MOST_TILES);
-        TilesAhead { position, channels, sizes, starts, step, grid, tiles: self.tiles(), distance }
+        let (line, column) = ((tile + distance) / grid[1], (tile + distance) % grid[1]);
+        let next = (line / grid[0], line % grid[0], column);
+        TilesAhead { position, channels, sizes, starts, step, grid, images: self.batch, next }
     }
 }
 
 impl TilesAhead {
-    /// What is wanted so many tiles after this one; nothing where there is none.
-    pub fn after(&self, tile: usize) -> Lines {
-        let tile = tile + self.distance;
-        if tile >= self.tiles {
+    /// What is asked for with the next tile that is wanted; nothing where no tile is that far.
+    pub fn next(&mut self) -> Lines {
+        let (image, row, column) = self.next;
+        if image >= self.images {
             return Lines { first: 0, row: 0, rows: 0, run: 0, runs: 0, from_run: 0 };
         }
-        let (line, column) = (tile / self.grid[1], tile % self.grid[1]);
-        let (image, row) = (line / self.grid[0], line % self.grid[0]);
+        // Counted, not divided: this is done for every tile.
+        self.next = match (row + 1 == self.grid[0], column + 1 == self.grid[1]) {
+            (_, false) => (image, row, column + 1),
+            (false, true) => (image, row + 1, 0),
+            (true, true) => (image + 1, 0, 0),
+        };
         let there = |axis: usize, number: usize| {
             let start = self.starts[axis] + (number * self.step) as isize;
             let bound = |index: isize| index.clamp(0, self.sizes[axis] as isize) as usize;

@@ -17,6 +17,7 @@
 mod ahead;
 mod filters;
 mod gradient;
+mod registers;
 mod strips;
 mod tiles;
 mod transform;

@@ -39,8 +39,7 @@ impl Shape {
     pub unsafe fn evaluate(&self, tiles: Range<usize>, channels: &Range<usize>, from: *const f32, to: (*mut f32, usize)) {
         let ([y, x], step, points) = (self.axes, self.step(), self.points);
         let row = x.size * self.terms;
-        let ahead = self.operand_ahead(channels.clone());
-        let first = tiles.start;
+        let mut ahead = self.operand_ahead(channels.clone(), tiles.start);
         // The part of a tile that lies on the operand.
         let there = |start: isize, size: usize| {
             let bound = |at: isize| at.clamp(0, points as isize) as usize;
@@ -50,7 +49,7 @@ impl Shape {
         for strip in self.strips(tiles) {
             let top = y.start(strip.row * step);
             for (number, column) in strip.columns.enumerate() {
-                ahead.after(first + strip.before + number).fetch(from);
+                ahead.next().fetch(from);
                 let left = x.start(column * step);
                 let line = (strip.image * y.size) as isize + top;
                 let position = line * row as isize + left * self.terms as isize;
@@ -84,13 +83,12 @@ impl Shape {
     ) {
         let ([y, x], step, lanes) = (self.axes, self.step(), self.code.lanes);
         let width = columns.len().next_multiple_of(lanes);
-        let ahead = from_memory.then(|| self.results_ahead(columns.clone()));
-        let first = tiles.start;
+        let mut ahead = from_memory.then(|| self.results_ahead(columns.clone(), tiles.start));
         for strip in self.strips(tiles) {
             let top = strip.row * step;
             for (number, column) in strip.columns.enumerate() {
-                if let Some(ahead) = &ahead {
-                    ahead.after(first + strip.before + number).fetch(from);
+                if let Some(ahead) = &mut ahead {
+                    ahead.next().fetch(from);
                 }
                 let left = column * step;
                 let position = (strip.image * y.positions + top) * x.positions + left;

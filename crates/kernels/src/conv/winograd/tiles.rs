@@ -271,13 +271,12 @@ impl Tiles {
         let links = links.as_ref().map_or(&[][..], Links::get);
         // Results that are pooled stay in the cache.
         let result = self.argument().filter(|_| self.spans == 1).map(|argument| args.pointers[argument].cast::<f32>().cast_const());
-        let ahead = shape.results_ahead(panel.column..panel.column + width - shape.code.lanes + panel.last);
-        let first_tile = tiles.start;
+        let mut ahead = shape.results_ahead(panel.column..panel.column + width - shape.code.lanes + panel.last, tiles.start);
         for strip in self.shape.strips(tiles) {
             let (start, row, position) = self.target(&strip, columns, args);
             let first = self.position(&strip, 0);
             for (number, column) in strip.columns.clone().enumerate() {
-                let soon = ahead.after(first_tile + strip.before + number);
+                let soon = ahead.next();
                 if let Some(result) = result {
                     soon.fetch(result);
                 }

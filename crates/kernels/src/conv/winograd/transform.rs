@@ -8,24 +8,25 @@
 
 use std::mem::MaybeUninit;
 
+use super::registers;
 use crate::expr::{Changes, change};
 use crate::simd::{Isa, Lanes};
 
 /// Numbers that are points with both signs: for six points along an axis, and for eight.
 const PAIRS: [[f32; 3]; 2] = [[5.0 / 8.0, 3.0 / 2.0, 0.0], [1.0 / 2.0, 1.0, 7.0 / 4.0]];
 /// The most pairs.
-const MOST: usize = 3;
+pub(super) const MOST: usize = 3;
 
 /// What the transforms of `P` points along an axis multiply with.
-struct At<const P: usize>;
+pub(super) struct At<const P: usize>;
 
 impl<const P: usize> At<P> {
-    const COUNT: usize = P / 2 - 1;
-    const PAIRS: [f32; MOST] = PAIRS[P / 2 - 3];
+    pub(super) const COUNT: usize = P / 2 - 1;
+    pub(super) const PAIRS: [f32; MOST] = PAIRS[P / 2 - 3];
     /// The product of `x * x - p * p` over all pairs `p`, by powers of `x * x`.
-    const ALL: [f32; MOST + 1] = product(&Self::PAIRS, Self::COUNT, MOST);
+    pub(super) const ALL: [f32; MOST + 1] = product(&Self::PAIRS, Self::COUNT, MOST);
     /// The same without each of them.
-    const WITHOUT: [[f32; MOST + 1]; MOST] =
+    pub(super) const WITHOUT: [[f32; MOST + 1]; MOST] =
         [product(&Self::PAIRS, Self::COUNT, 0), product(&Self::PAIRS, Self::COUNT, 1), product(&Self::PAIRS, Self::COUNT, 2)];
     /// By the product of distances from the other finite points: what is evaluated at each pair, and at 0.
     const SCALES: [f32; MOST] =
@@ -160,7 +161,7 @@ unsafe fn weighed<V: Lanes, const P: usize>(d: &[V; P], first: usize, coefficien
 
 /// Values of `P` numbers at the points.
 #[inline(always)]
-unsafe fn evaluate<V: Lanes, const P: usize>(d: [V; P]) -> [V; P] {
+pub(super) unsafe fn evaluate<V: Lanes, const P: usize>(d: [V; P]) -> [V; P] {
     let count = At::<P>::COUNT;
     // SAFETY: the caller's promise of the instruction set.
     unsafe {
@@ -179,7 +180,7 @@ unsafe fn evaluate<V: Lanes, const P: usize>(d: [V; P]) -> [V; P] {
 
 /// The first `M` coefficients of what has these values at the points; the last of them has that at infinity.
 #[inline(always)]
-unsafe fn interpolate<V: Lanes, const P: usize, const M: usize>(v: [V; P]) -> [V; M] {
+pub(super) unsafe fn interpolate<V: Lanes, const P: usize, const M: usize>(v: [V; P]) -> [V; M] {
     let count = At::<P>::COUNT;
     // SAFETY: the caller's promise of the instruction set.
     unsafe {
@@ -414,18 +415,63 @@ unsafe fn sums<V: Lanes, const P: usize, const M: usize>(sums: &Sums) {
 macro_rules! code {
     ($name:ident, $vector:ty, [$($feature:meta)?]) => {
         mod $name {
-            use super::{Filter, Operand, Results, ResultsFn, Sums, SumsFn, Transforms};
+            use super::{Filter, Lanes, Operand, Results, ResultsFn, Sums, SumsFn, Transforms, registers};
 
             $(#[$feature])?
             unsafe fn operand<const P: usize>(tile: &Operand) {
+                if !registers::are_enough::<$vector>(P) {
+                    // SAFETY: the caller's promise.
+                    return unsafe { super::operand::<$vector, P>(tile) };
+                }
+                let lanes = <$vector>::COUNT;
+                let has_rows = tile.rows == (0, P);
+                for channel in (0..tile.channels).step_by(lanes) {
+                    let count = (tile.channels - channel).min(lanes);
+                    // SAFETY: the caller's promise.
+                    unsafe {
+                        match (has_rows, count == lanes) {
+                            (true, true) => operand_vector::<P, true, true>(tile, channel, lanes),
+                            (false, true) => operand_vector::<P, false, true>(tile, channel, lanes),
+                            _ => operand_vector::<P, false, false>(tile, channel, count),
+                        }
+                    }
+                }
+            }
+
+            // Not inlined: addresses would be computed for all vectors beforehand, and these are more than there are registers.
+            $(#[$feature])?
+            #[inline(never)]
+            unsafe fn operand_vector<const P: usize, const ROWS: bool, const WHOLE: bool>(tile: &Operand, channel: usize, count: usize) {
                 // SAFETY: the caller's promise.
-                unsafe { super::operand::<$vector, P>(tile) }
+                unsafe { registers::operand::<$vector, P, ROWS, WHOLE>(tile, channel, count) }
             }
 
             $(#[$feature])?
             unsafe fn results<const P: usize, const M: usize>(tile: &Results<'_>) {
+                if !registers::are_enough::<$vector>(P) {
+                    // SAFETY: the caller's promise.
+                    return unsafe { super::results::<$vector, P, M>(tile) };
+                }
+                let lanes = <$vector>::COUNT;
+                let is_plain = (tile.rows, tile.columns) == (M, M) && tile.changes.links.is_empty();
+                for vector in 0..tile.vectors {
+                    let count = if vector + 1 == tile.vectors { tile.last } else { lanes };
+                    // SAFETY: the caller's promise.
+                    unsafe {
+                        if is_plain && count == lanes {
+                            results_vector::<P, M, true>(tile, vector * lanes, lanes);
+                        } else {
+                            results_vector::<P, M, false>(tile, vector * lanes, count);
+                        }
+                    }
+                }
+            }
+
+            $(#[$feature])?
+            #[inline(never)]
+            unsafe fn results_vector<const P: usize, const M: usize, const PLAIN: bool>(tile: &Results<'_>, at: usize, count: usize) {
                 // SAFETY: the caller's promise.
-                unsafe { super::results::<$vector, P, M>(tile) }
+                unsafe { registers::results::<$vector, P, M, PLAIN>(tile, at, count) }
             }
 
             $(#[$feature])?
