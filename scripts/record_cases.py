@@ -191,6 +191,33 @@ def skips():
     return True
 
 
+def residuals():
+    """Blocks whose sums are activated: of images of bfloat16, as with mixed precision."""
+    x, y = inputs()
+
+    def conv(images, name, channels, size=3, strides=1):
+        start = tf1.random_normal_initializer(stddev=0.15, seed=len(name) + channels)
+        weights = tf1.get_variable(name, [size, size, images.shape[-1], channels], initializer=start, use_resource=True)
+        return tf.nn.conv2d(images, tf.cast(weights, tf.bfloat16), strides, "SAME")
+
+    wide = tf1.get_variable("wide", [6, 256], initializer=tf1.random_normal_initializer(stddev=0.2, seed=4), use_resource=True)
+    images = tf.cast(tf.reshape(tf.matmul(x, wide), [-1, 4, 4, 16]), tf.bfloat16)
+    images = tf.nn.relu(conv(images, "stem", 16))
+    for block, strides in enumerate([1, 1, 2]):
+        channels = 16 * strides
+        inside = tf.nn.relu(conv(images, f"first{block}", 16, 1))
+        inside = tf.nn.relu(conv(inside, f"second{block}", 16, 3, strides))
+        beside = images if strides == 1 else conv(images, f"beside{block}", channels, 1, strides)
+        images = tf.nn.relu(conv(inside, f"third{block}", channels, 1) + beside)
+    pooled = tf.reduce_mean(tf.cast(images, tf.float32), [1, 2])
+    start = tf1.random_normal_initializer(stddev=0.2, seed=5)
+    logits = tf.matmul(pooled, tf1.get_variable("last", [32, 3], initializer=start, use_resource=True))
+    loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=y, logits=logits), name="loss")
+    tf1.train.GradientDescentOptimizer(0.1).minimize(loss, name="train")
+    tf1.variables_initializer(tf1.global_variables(), name="init")
+    return True
+
+
 def product(operands, result):
     """The product that books show: operands and result on devices, None for wherever."""
     def build():
@@ -233,6 +260,7 @@ def main():
     record("towers", towers, batches(3, 12), ["loss:0"], ["train"], note="two towers on two logical devices", devices=2)
     record("dropouts", dropouts, batches(3, 192), ["loss:0"], ["train"], note="random numbers that gradients need again")
     record("skips", skips, batches(3, 48), ["loss:0"], ["train"], note="activations that gradients ask for a sign")
+    record("residuals_bf16", residuals, batches(3, 48), ["loss:0"], ["train"], note="residual blocks of bfloat16", rtol=2e-3, atol=2e-3)
     for name, build, note in [
         ("product", product(None, None), "a product, wherever"), ("product_of_cpu", product("/cpu:0", None), "operands on /cpu:0"),
         ("product_on_gpu2", product("/gpu:2", "/gpu:2"), "all on /gpu:2"),

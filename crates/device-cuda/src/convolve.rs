@@ -7,7 +7,8 @@
 //!
 //! A request that cuDNN has an engine for has two variants or more. The one that was measured to be faster comes first ([`Tuned`]), or is
 //! predicted to be ([`Rates`]), so plans take it. A variant is called as its engine is ([`EngineName`]): the plan holds which one it is, and
-//! the card builds that. An epilogue that adds a bias is a part of an engine, where cuDNN has one ([`Finishing`]). Any other is computed behind
+//! the card builds that. An epilogue that adds a bias, or behind a gradient by the input that of a ReLU, is a part of an engine, where cuDNN has one
+//! ([`Finishing`]). Any other is computed behind
 //! the convolution, by a kernel of its own, in the place of a result.
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -94,7 +95,7 @@ impl Asked<'_> {
     fn of(request: &KernelRequest) -> Option<Asked<'_>> {
         let asked = |kind, spec: &ConvSpec, shape| {
             let (bare, task) = (Form::of(kind, spec), Task::Convolution(kind));
-            let may_finish = kind == ConvolutionKind::Forward && spec.layout == Layout::ChannelsLast;
+            let may_finish = kind != ConvolutionKind::ByFilter && spec.layout == Layout::ChannelsLast;
             let finished = may_finish.then_some(bare);
             Asked { bare, finished, shape, task, epilogue: None, finishing: None, may_overlap: false, is_plain: true }
         };
@@ -117,7 +118,8 @@ impl Asked<'_> {
         };
         let is_safe = epilogue.is_none_or(|epilogue| !epilogue.expr.can_fail());
         let data_type = asked.bare.plan.spec.data_type;
-        let finishing = epilogue.filter(|_| asked.finished.is_some()).and_then(|epilogue| Finishing::of(data_type, &asked.shape, epilogue));
+        let finishing =
+            epilogue.zip(asked.finished).and_then(|(epilogue, form)| Finishing::of(form.plan.kind, data_type, &asked.shape, epilogue));
         is_safe.then_some(Asked { epilogue, finishing, ..asked })
     }
 
@@ -155,11 +157,11 @@ impl Asked<'_> {
         };
         let mut result = KernelArg::Argument(Anchor::INPUTS as u32);
         let mut further = Vec::new();
-        if let Some(Finishing { bias, residual, .. }) = self.finishing.filter(|_| engine.finish.is_some()) {
+        if let Some(finishing) = self.finishing.filter(|_| engine.finish.is_some()) {
             let argument = |at: usize| KernelArg::Argument((Anchor::INPUTS + at) as u32);
             let operands = self.epilogue.map_or(0, |epilogue| epilogue.operands.len());
             result = argument(operands);
-            further.extend([bias].into_iter().chain(residual).map(argument));
+            further.extend(finishing.operands().map(argument));
         } else if let Some(Epilogue { expr, operands }) = self.epilogue {
             let all: Vec<Vec<u64>> = [self.shape.clone()].into_iter().chain(operands.iter().cloned()).collect();
             let behind = emit::emit(&KernelRequest::Expr { expr: expr.clone(), shape: self.shape.clone(), operands: all })?;
@@ -216,8 +218,8 @@ impl Asked<'_> {
         let elements = |shape: Vec<u64>| shape.into_iter().map(|size| size as f64).product::<f64>();
         let result = elements(self.shape.clone());
         let finish = engine.name.finish;
-        let residual = if finish.residual { result } else { 0.0 };
-        let bytes = (elements(sizes.input()) + elements(sizes.filter()) + elements(sizes.output()) + residual) * element as f64;
+        let further = [finish.residual, finish.relu_grad].into_iter().filter(|is_there| *is_there).count() as f64 * result;
+        let bytes = (elements(sizes.input()) + elements(sizes.filter()) + elements(sizes.output()) + further) * element as f64;
         let behind = if finish.is_some() { 0.0 } else { self.pass_seconds(spec) };
         let mut operations = multiplied(&Anchor::Conv(sizes));
         if let Some(wide) = self.padded_with(engine.name.finish).filter(|_| engine.uses_tensor_cores && !engine.name.padded) {
@@ -264,7 +266,7 @@ impl CudnnLibrary {
         match &self.card {
             Some(cudnn) => cudnn.choose(plan, self.limits, most),
             None => {
-                let chosen = self.planner.choose_with(PlanFor::Properties(&self.properties), plan, (self.limits, most), wants);
+                let chosen = self.planner.choose_with((PlanFor::Properties(&self.properties), plan), (self.limits, most), false, wants);
                 Ok(chosen.unwrap_or_default())
             }
         }

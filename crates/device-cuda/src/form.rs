@@ -112,9 +112,9 @@ impl Form {
         input || result
     }
 
-    /// Whether the result has as many channels as the request's.
+    /// Whether what is computed has as many channels as the request's.
     pub fn has_whole_results(&self) -> bool {
-        self.plan.spec.out_c == self.channels[1]
+        !self.is_packed(self.written())
     }
 
     /// Bytes of an element.

@@ -20,6 +20,8 @@ pub struct Tensor {
     pub alignment: i64,
     /// Whether it is never in memory.
     pub is_virtual: bool,
+    /// Whether it is one number of the host's.
+    pub is_said: bool,
 }
 
 /// How the filter slides along each axis.
@@ -128,11 +130,12 @@ impl Tensor {
 
 impl Finish {
     /// # Safety
-    /// The bytes of bias and residual are there, and nothing writes them.
-    unsafe fn apply(&self, y: &mut Dense, places: &[*mut u8]) {
+    /// The bytes of bias, residual and features are there, and nothing writes them.
+    unsafe fn apply(&self, y: &mut Dense, places: &[*mut u8], zero: f32) {
+        let mut places = places.iter();
         // SAFETY: the caller's promise.
-        let mut read = self.tensors().skip(1).zip(places).map(|(tensor, place)| unsafe { tensor.read(*place, false) });
-        let (bias, residual) = (read.next(), read.next());
+        let mut read = |tensor: &Option<Tensor>| Some(unsafe { tensor.as_ref()?.read(*places.next()?, false) });
+        let (bias, residual, features) = (read(&self.bias), read(&self.residual), read(&self.features));
         for (at, value) in y.values.iter_mut().enumerate() {
             let mut float = *value as f32;
             if let Some(residual) = &residual {
@@ -141,7 +144,11 @@ impl Finish {
             if let Some(bias) = &bias {
                 float += bias.values[at % bias.channels] as f32;
             }
-            *value = f64::from(if self.relu && float <= 0.0 { 0.0 } else { float });
+            float = if self.relu && float <= 0.0 { 0.0 } else { float };
+            if let Some(features) = &features {
+                float = if features.values[at] > f64::from(zero) { float } else { zero };
+            }
+            *value = f64::from(float);
         }
     }
 }
@@ -216,12 +223,12 @@ impl Convolution {
         pairs.into_iter().map(|(position, tap, element)| (position as usize, tap as usize, element as usize)).collect()
     }
 
-    /// Computes it, from and to where input, filter and result are. Behind it come `finish` and where bias and residual are: floats, which are rounded to
-    /// the type of the result in the end.
+    /// Computes it, from and to where input, filter and result are. Behind it come `finish`, where bias, residual and features are, and its zero: floats,
+    /// which are rounded to the type of the result in the end.
     ///
     /// # Safety
     /// Their bytes are there, and nothing else uses them.
-    pub unsafe fn compute(&self, [input, filter, result]: [*mut u8; 3], finish: Option<(&Finish, &[*mut u8])>, tensor_cores: bool) {
+    pub unsafe fn compute(&self, [input, filter, result]: [*mut u8; 3], finish: Option<(&Finish, &[*mut u8], f32)>, tensor_cores: bool) {
         let read = |tensor: &Tensor, from: *mut u8, is_computed: bool| match is_computed {
             true => tensor.empty(),
             // SAFETY: the caller's promise.
@@ -246,18 +253,19 @@ impl Convolution {
                 }
             }
         }
+        let (mut computed, tensor, place) = match self.kind {
+            kind::FORWARD => (y, &self.result, result),
+            kind::BY_INPUT => (x, &self.input, input),
+            _ => (w, &self.filter, filter),
+        };
         // SAFETY: the caller's promise.
         unsafe {
-            match self.kind {
-                kind::FORWARD => match finish {
-                    None => self.result.write(result, &y),
-                    Some((finish, places)) => {
-                        finish.apply(&mut y, places);
-                        finish.result.write(result, &y);
-                    }
-                },
-                kind::BY_INPUT => self.input.write(input, &x),
-                _ => self.filter.write(filter, &w),
+            match finish {
+                None => tensor.write(place, &computed),
+                Some((finish, places, zero)) => {
+                    finish.apply(&mut computed, places, zero);
+                    finish.result.write(place, &computed);
+                }
             }
         }
     }

@@ -20,6 +20,8 @@ pub struct Engine {
     pub units: u64,
 }
 
+/// `CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION`
+const COMPILES: c_int = 0;
 const TENSOR_CORE: c_int = 0;
 const NONDETERMINISTIC: c_int = 4;
 const STRICT_NAN: c_int = 9;
@@ -41,9 +43,10 @@ impl Engine {
     /// All of them, best first.
     pub fn all(graph: &Graph) -> Vec<Engine> {
         let Graph { convolution, behind, .. } = graph;
-        // Each bare engine has one of another number that finishes, if what is behind is such as these compute.
+        // Each bare engine forward has one of another number that finishes, if what is behind is such as these compute.
         let is_bare = behind.0.is_empty();
-        if !is_bare && behind.finish(convolution).is_none() {
+        let finish = behind.finish(convolution);
+        if !is_bare && finish.is_none() {
             return Vec::new();
         }
         let numbers = |index: i64| match index {
@@ -66,9 +69,14 @@ impl Engine {
         };
         let Convolution { kind: of, input, filter, .. } = convolution;
         let bytes = convolution.tensors().iter().map(|tensor| tensor.elements() * tensor.element().unwrap_or(0) as u64).sum::<u64>();
-        // Elements of 16 bytes at once.
-        let at_once = 16 / input.element().unwrap_or(16) as i64;
+        // Elements of 16 bytes at once. A filter is in memory before every convolution with something behind it.
+        let at_once = 16 / filter.element().unwrap_or(16) as i64;
         let is_wide = [input.sizes[1], filter.sizes[0]].iter().all(|channels| channels % at_once == 0) && convolution.groups() == 1;
+        if finish.is_some_and(|finish| finish.features.is_some()) {
+            // These are for tensor cores alone, and compiled for the graph.
+            let compiled = |knob| Engine { behaviour: vec![COMPILES], ..engine(4, &[(2, knob), (13, 1)], &[TENSOR_CORE], 0) };
+            return if is_wide { vec![compiled(0), compiled(5)] } else { Vec::new() };
+        }
         let mut engines = Vec::new();
         if *of != kind::FORWARD {
             engines.push(engine(20, &[(2, 6), (3, 0)], &[NONDETERMINISTIC], 0));
@@ -83,7 +91,7 @@ impl Engine {
             engines.push(engine(cores, &[(2, 8), (13, 0), (18, 0)], &[TENSOR_CORE], 131));
             engines.push(engine(cores, &[(2, 5), (13, 0), (18, 0)], &[TENSOR_CORE], 1_048_771));
         }
-        if input.data_type == 0 {
+        if filter.data_type == 0 {
             engines.push(engine(70, &[(2, 12), (18, 0)], &[], bytes + 128));
         }
         engines.push(engine(0, &[], &[STRICT_NAN], 0));

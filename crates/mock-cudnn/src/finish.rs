@@ -6,7 +6,7 @@ use std::ffi::c_int;
 use serde_json::Value;
 
 use crate::attributes::{first_of, kind};
-use crate::behind::{ADD, Behind, OnEach};
+use crate::behind::{ADD, Behind, GREATER, OnEach, SELECT};
 use crate::convolution::{Convolution, Tensor, Window};
 use crate::descriptor::{Answer, Choice, Descriptor, Graph, Made, Pack, Plan, State, because};
 use crate::driver;
@@ -76,8 +76,9 @@ fn tensor(state: &State) -> Answer<Tensor> {
     let (sizes, strides) = (state.integers(902).unwrap_or_default(), state.integers(903).unwrap_or_default());
     let alignment = state.integer(900).unwrap_or(0);
     let data_type = state.number(901).unwrap_or(0);
-    let element =
-        Tensor { name: 0, data_type, sizes: Vec::new(), strides: Vec::new(), alignment, is_virtual: false }.element().unwrap_or(4);
+    let element = Tensor { name: 0, data_type, sizes: Vec::new(), strides: Vec::new(), alignment, is_virtual: false, is_said: false }
+        .element()
+        .unwrap_or(4);
     if sizes.is_empty() || sizes.len() > 8 || sizes.len() != strides.len() {
         return because(BAD, "sizes and strides of a tensor");
     }
@@ -87,8 +88,11 @@ fn tensor(state: &State) -> Answer<Tensor> {
     if alignment <= 0 || alignment % element as i64 != 0 {
         return because(BAD, format!("an alignment of {alignment} bytes"));
     }
-    let is_virtual = state.values.get(&907).is_some_and(|bytes| bytes[..] != [0]);
-    Ok(Tensor { name: state.integer(906).unwrap_or(0), data_type, sizes, strides, alignment, is_virtual })
+    let [is_virtual, is_said] = [907, 908].map(|name| state.values.get(&name).is_some_and(|bytes| bytes[..] != [0]));
+    if is_said && sizes.iter().any(|size| *size != 1) {
+        return because(BAD, "a number of more elements than one");
+    }
+    Ok(Tensor { name: state.integer(906).unwrap_or(0), data_type, sizes, strides, alignment, is_virtual, is_said })
 }
 
 fn window(state: &State) -> Answer<Window> {
@@ -142,13 +146,14 @@ fn on_each(state: &State) -> Answer<OnEach> {
         None => Ok(None),
     };
     let (Some(from), Some(to)) = (tensor(751)?, tensor(753)?) else { return because(BAD, "no tensor, or no result") };
-    match tensor(752)? {
-        None if mode == ADD => because(BAD, "a sum of one tensor"),
-        second => Ok(OnEach { mode, from, second, to }),
+    let (second, choice) = (tensor(752)?, tensor(758)?);
+    if second.is_none() && [ADD, GREATER, SELECT].contains(&mode) || choice.is_none() && mode == SELECT {
+        return because(BAD, "an operation of fewer tensors than it has");
     }
+    Ok(OnEach { mode, from, second, choice, to })
 }
 
-/// A convolution, and operations on each element of the result of the one before. One operation on each element is a graph, too, of which
+/// A convolution, and operations on each element of the result of the one before; comparisons are of other tensors. One operation on each element is a graph, too, of which
 /// nothing is known here.
 fn graph(state: &State) -> Answer<Made> {
     let operations = state.others.get(&801).map_or(&[][..], Vec::as_slice);
@@ -158,10 +163,11 @@ fn graph(state: &State) -> Answer<Made> {
         each @ Made::OnEach(_) if rest.is_empty() => return Ok(each),
         _ => return because(BAD, "a graph that does not begin with a convolution"),
     };
-    if convolution.kind != kind::FORWARD && !rest.is_empty() {
-        return because(BAD, "what follows a gradient");
-    }
-    let mut value = convolution.result.name;
+    let mut value = match convolution.kind {
+        kind::FORWARD => convolution.result.name,
+        kind::BY_INPUT => convolution.input.name,
+        _ => convolution.filter.name,
+    };
     let mut behind = Behind::default();
     for operation in rest {
         match operation.made()? {
@@ -169,6 +175,7 @@ fn graph(state: &State) -> Answer<Made> {
                 value = each.to.name;
                 behind.0.push(each);
             }
+            Made::OnEach(each) if each.mode == GREATER => behind.0.push(each),
             _ => return because(BAD, "an operation that is not behind the one before"),
         }
     }

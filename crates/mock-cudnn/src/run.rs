@@ -2,6 +2,7 @@
 
 use std::ffi::{c_int, c_void};
 
+use crate::attributes::kind;
 use crate::behind::Finish;
 use crate::convolution::{Convolution, Tensor};
 use crate::descriptor::{Answer, Descriptor, Made, Pack, Plan, because};
@@ -12,8 +13,10 @@ use crate::status::{BAD, MISALIGNED, NULL};
 struct Work {
     convolution: Convolution,
     finish: Option<Finish>,
+    /// The number that is said for it.
+    zero: f32,
     tensor_cores: bool,
-    /// Each with its extent: input, filter, result, bias, residual.
+    /// Each with its extent: input, filter, result, bias, residual, features.
     tensors: Vec<(u64, u64)>,
     workspace: (u64, u64),
     units: u64,
@@ -36,7 +39,7 @@ impl Work {
         // SAFETY: the driver has said that these bytes are a card's, and nothing else runs on the stream.
         unsafe {
             scratch.write_bytes(LEFT, bytes as usize);
-            let finish = self.finish.as_ref().map(|finish| (finish, &places[3..]));
+            let finish = self.finish.as_ref().map(|finish| (finish, &places[3..], self.zero));
             self.convolution.compute([places[0], places[1], places[2]], finish, self.tensor_cores);
         }
         0
@@ -67,17 +70,22 @@ pub fn execute(handle: usize, plan: &Descriptor, pack: &Descriptor) -> Answer<()
     }
     let Convolution { input, filter, result, .. } = &choice.graph.convolution;
     let finish = choice.graph.behind.finish(&choice.graph.convolution);
-    let in_memory: Vec<&Tensor> = match &finish {
-        Some(finish) => [input, filter].into_iter().chain(finish.tensors()).collect(),
-        None => vec![input, filter, result],
+    let mut in_memory: Vec<&Tensor> = vec![input, filter, result];
+    if let Some(finish) = &finish {
+        in_memory[if choice.graph.convolution.kind == kind::BY_INPUT { 0 } else { 2 }] = &finish.result;
+        in_memory.extend(finish.tensors().skip(1));
+    }
+    let named = |tensor: &Tensor| pack.tensors.iter().find(|(name, _)| *name == tensor.name).map_or(0, |(_, address)| *address);
+    let zero = match finish.as_ref().and_then(|finish| finish.zero.as_ref()).map(named) {
+        Some(0) => return because(NULL, "no address of a number"),
+        // SAFETY: cuDNN's contract: the address of such a tensor is that of a float of the host's.
+        Some(address) => unsafe { (address as *const f32).read() },
+        None => 0.0,
     };
-    let address = |tensor: &Tensor| {
-        let found = pack.tensors.iter().find(|(name, _)| *name == tensor.name).map_or(0, |(_, address)| *address);
-        match found {
-            0 => because(NULL, format!("no address of tensor {}", tensor.name)),
-            address if address % tensor.alignment as u64 != 0 => because(MISALIGNED, format!("tensor {} at {address:#x}", tensor.name)),
-            address => Ok((address, tensor.extent())),
-        }
+    let address = |tensor: &Tensor| match named(tensor) {
+        0 => because(NULL, format!("no address of tensor {}", tensor.name)),
+        address if address % tensor.alignment as u64 != 0 => because(MISALIGNED, format!("tensor {} at {address:#x}", tensor.name)),
+        address => Ok((address, tensor.extent())),
     };
     if in_memory.iter().any(|tensor| tensor.is_virtual) {
         return because(BAD, "a tensor in memory that is virtual");
@@ -92,7 +100,7 @@ pub fn execute(handle: usize, plan: &Descriptor, pack: &Descriptor) -> Answer<()
     }
     let (tensor_cores, units) = (choice.engine.uses_tensor_cores(), choice.engine.units);
     let work =
-        Box::new(Work { convolution: choice.graph.convolution, finish, tensor_cores, tensors, workspace: (place, workspace), units });
+        Box::new(Work { convolution: choice.graph.convolution, finish, zero, tensor_cores, tensors, workspace: (place, workspace), units });
     // SAFETY: both take a `Work`, which may go to any thread.
     unsafe { driver::push(handle, act, end, Box::into_raw(work).cast()) }
 }

@@ -15,6 +15,7 @@ mod conditions;
 mod contexts;
 mod devices;
 mod graphs;
+mod images;
 mod lookup;
 mod machine;
 mod memory;

@@ -35,6 +35,8 @@ pub(crate) struct ReadyConvolution {
     cudnn: Arc<Cudnn>,
     /// The numbers of its tensors.
     names: Vec<i64>,
+    /// Those of floats that are said beside the addresses, and these.
+    said: &'static [(i64, f32)],
     needs_workspace: bool,
 }
 
@@ -74,7 +76,7 @@ impl Cudnn {
     /// RESOURCE_EXHAUSTED where the card has no room to ask; UNAVAILABLE where it is lost.
     pub fn choose(&self, graph: &ConvolutionPlan, limits: EngineLimits, most: usize) -> Result<Vec<Engine>> {
         let wants = |name: &EngineName| Ok(self.named(graph, name)?.map(|engine| engine.name.workspace));
-        match self.planner.choose_with(PlanFor::Properties(&self.properties), graph, (limits, most), wants) {
+        match self.planner.choose_with((PlanFor::Properties(&self.properties), graph), (limits, most), true, wants) {
             Err(error) if !is_final(&error) => Ok(Vec::new()),
             chosen => chosen,
         }
@@ -109,7 +111,7 @@ impl Cudnn {
         if wanted > name.workspace {
             return Err(refused(&format!("the card wants {} bytes of workspace", wanted.0)));
         }
-        Ok(ReadyConvolution { plan, cudnn: self.clone(), names: graph.names(), needs_workspace: wanted.0 > 0 })
+        Ok(ReadyConvolution { plan, cudnn: self.clone(), names: graph.names(), said: graph.said(), needs_workspace: wanted.0 > 0 })
     }
 
     fn build(&self, graph: &ConvolutionPlan, name: &EngineName) -> Result<(Engine, Descriptor)> {
@@ -138,8 +140,8 @@ impl Drop for Cudnn {
 }
 
 impl ReadyConvolution {
-    /// Pushes it on a stream of the card, which may be one that is captured. The addresses are those of input, filter, result, bias and
-    /// residual where they are, and workspace, which lie apart and stay until it has run. The calling thread is in the card's context.
+    /// Pushes it on a stream of the card, which may be one that is captured. The addresses are those of input, filter, result, bias,
+    /// residual and features where they are, and workspace, which lie apart and stay until it has run. The calling thread is in the card's context.
     ///
     /// # Errors
     /// cuDNN's status, also for addresses that are not aligned.
@@ -155,8 +157,11 @@ impl ReadyConvolution {
         let cudnn = &self.cudnn.planner.cudnn;
         let addresses = || {
             let addresses = Descriptor::new(cudnn, kind::ADDRESSES, "addresses")?;
-            addresses.integers(attribute::ADDRESSES_NAMES, &self.names)?;
-            addresses.addresses(attribute::ADDRESSES_OF, element::ADDRESS, tensors)?;
+            // Of a float that is said, the address is the host's: cuDNN reads it when it is asked to compute.
+            let names: Vec<i64> = self.names.iter().copied().chain(self.said.iter().map(|(name, _)| *name)).collect();
+            let of: Vec<u64> = tensors.iter().copied().chain(self.said.iter().map(|(_, value)| &raw const *value as u64)).collect();
+            addresses.integers(attribute::ADDRESSES_NAMES, &names)?;
+            addresses.addresses(attribute::ADDRESSES_OF, element::ADDRESS, &of)?;
             addresses.addresses(attribute::ADDRESSES_WORKSPACE, element::ADDRESS, &[if self.needs_workspace { workspace } else { 0 }])?;
             addresses.finish("addresses")
         };

@@ -27,8 +27,8 @@ impl ConvolutionKind {
     pub const ALL: [ConvolutionKind; 3] = [ConvolutionKind::Forward, ConvolutionKind::ByInput, ConvolutionKind::ByFilter];
 }
 
-/// What is computed behind a convolution before its result is rounded and written, in this order and in floats. Of such graphs cuDNN 9.26 has
-/// engines where a bias is among it; of no others.
+/// What is computed behind a convolution before its result is rounded and written, in this order and in floats. With a bias cuDNN 9.26 has
+/// engines of such graphs ready. Those of a ReLU's gradient it compiles for the graph, where there is a driver: without one there are none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Finish {
     /// The sum with a tensor as large as the result.
@@ -37,11 +37,14 @@ pub struct Finish {
     pub bias: bool,
     /// `max(x, 0)`; NaN stays.
     pub relu: bool,
+    /// The gradient of a ReLU, with its features: `x` where these are above 0, and 0 elsewhere. Without bias and `relu`, and not behind a gradient
+    /// by the filter.
+    pub relu_grad: bool,
 }
 
 impl Finish {
     /// Nothing.
-    pub const NONE: Finish = Finish { residual: false, bias: false, relu: false };
+    pub const NONE: Finish = Finish { residual: false, bias: false, relu: false, relu_grad: false };
 
     /// Whether there is something.
     pub fn is_some(self) -> bool {
@@ -49,10 +52,10 @@ impl Finish {
     }
 }
 
-/// `residual+bias+relu`; nothing is an empty text.
+/// `residual+bias+relu`, `residual+relu_grad`; nothing is an empty text.
 impl fmt::Display for Finish {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let parts = [("residual", self.residual), ("bias", self.bias), ("relu", self.relu)];
+        let parts = [("residual", self.residual), ("bias", self.bias), ("relu", self.relu), ("relu_grad", self.relu_grad)];
         let parts: Vec<&str> = parts.into_iter().filter(|(_, is_there)| *is_there).map(|(name, _)| name).collect();
         f.write_str(&parts.join("+"))
     }
@@ -68,6 +71,7 @@ impl FromStr for Finish {
                 "residual" => finish.residual = true,
                 "bias" => finish.bias = true,
                 "relu" => finish.relu = true,
+                "relu_grad" => finish.relu_grad = true,
                 other => return Err(Error::invalid_argument(format!("{other} behind a convolution"))),
             }
         }
@@ -94,21 +98,28 @@ pub struct ConvolutionPlan {
     pub spec: ConvSpec,
     /// How its tensors lie.
     pub lying: Lying,
-    /// What is computed behind it; of forward ones alone.
+    /// What is computed behind it; of those by the filter nothing.
     pub finish: Finish,
 }
 
 /// What the addresses of tensors are multiples of: enough for the widest loads, and less than what buffers of a card have.
 pub(super) const ALIGNMENT: i64 = 16;
-/// The numbers of the tensors of a graph: input, filter, result; bias and residual, where they are; values between, from there on.
+/// The numbers of the tensors of a graph: input, filter, result; bias, residual, and features of a ReLU, where they are; a zero that is said
+/// beside the addresses; values between, from there on.
 const NAMES: [i64; 3] = [1, 2, 3];
 const BIAS: i64 = 4;
 const RESIDUAL: i64 = 5;
-const BETWEEN: i64 = 6;
+const FEATURES: i64 = 6;
+const ZERO: i64 = 7;
+const BETWEEN: i64 = 8;
 
 /// `cudnnPointwiseMode_t`.
 const ADD: i32 = 0;
 const RELU: i32 = 100;
+const GREATER: i32 = 302;
+const SELECT: i32 = 601;
+/// `CUDNN_DATA_BOOLEAN`.
+const BOOLEAN: i32 = 11;
 /// `CUDNN_PROPAGATE_NAN`.
 const NAN_STAYS: i32 = 1;
 
@@ -133,6 +144,18 @@ fn tensor(cudnn: &Arc<Functions>, name: i64, sizes: &[i64], outermost: &[usize],
     tensor_that(cudnn, (name, false), sizes, outermost, of)
 }
 
+/// A float that is said beside the addresses.
+fn said(cudnn: &Arc<Functions>, name: i64, axes: usize) -> Result<Descriptor> {
+    let (tensor, ones) = (Descriptor::new(cudnn, kind::TENSOR, "a number")?, vec![1; axes]);
+    tensor.number(attribute::TENSOR_TYPE, element::DATA_TYPE, 0)?;
+    tensor.integers(attribute::TENSOR_SIZES, &ones)?;
+    tensor.integers(attribute::TENSOR_STRIDES, &ones)?;
+    tensor.integers(attribute::TENSOR_NAME, &[name])?;
+    tensor.integers(attribute::TENSOR_ALIGNMENT, &[ALIGNMENT])?;
+    tensor.bool(attribute::TENSOR_IS_BY_VALUE, true)?;
+    tensor.finish("a number")
+}
+
 /// As [`tensor`]; or one that is never in memory.
 fn tensor_that(cudnn: &Arc<Functions>, (name, is_virtual): (i64, bool), sizes: &[i64], outermost: &[usize], of: i32) -> Result<Descriptor> {
     let mut strides = vec![1i64; sizes.len()];
@@ -151,8 +174,8 @@ fn tensor_that(cudnn: &Arc<Functions>, (name, is_virtual): (i64, bool), sizes: &
     tensor.finish("a tensor")
 }
 
-/// An operation of floats on each element: of one tensor, or of two.
-fn pointwise(cudnn: &Arc<Functions>, mode: i32, from: (&Descriptor, Option<&Descriptor>), to: &Descriptor) -> Result<Descriptor> {
+/// An operation of floats on each element: of one tensor, of two, or of two with truths that choose between them.
+fn pointwise(cudnn: &Arc<Functions>, mode: i32, from: [Option<&Descriptor>; 3], to: &Descriptor) -> Result<Descriptor> {
     let what = "an operation on each element";
     let of = Descriptor::new(cudnn, kind::POINTWISE, what)?;
     of.number(attribute::POINTWISE_MODE, element::POINTWISE_MODE, mode)?;
@@ -163,9 +186,8 @@ fn pointwise(cudnn: &Arc<Functions>, mode: i32, from: (&Descriptor, Option<&Desc
     let of = of.finish(what)?;
     let operation = Descriptor::new(cudnn, kind::ON_EACH, what)?;
     operation.descriptors(attribute::ON_EACH_OF, &[&of])?;
-    operation.descriptors(attribute::ON_EACH_FROM, &[from.0])?;
-    if let Some(second) = from.1 {
-        operation.descriptors(attribute::ON_EACH_SECOND, &[second])?;
+    for (at, tensor) in [attribute::ON_EACH_FROM, attribute::ON_EACH_SECOND, attribute::ON_EACH_CHOICE].into_iter().zip(from) {
+        tensor.map_or(Ok(()), |tensor| operation.descriptors(at, &[tensor]))?;
     }
     operation.descriptors(attribute::ON_EACH_TO, &[to])?;
     operation.finish(what)
@@ -175,6 +197,14 @@ fn pointwise(cudnn: &Arc<Functions>, mode: i32, from: (&Descriptor, Option<&Desc
 fn behind(axis: &WindowAxis) -> u64 {
     let seen = (axis.positions.saturating_sub(1)).saturating_mul(axis.stride) + (axis.taps - 1).saturating_mul(axis.dilation) + 1;
     seen.saturating_sub(axis.size + axis.pad)
+}
+
+/// A part of what is behind a convolution.
+enum Step {
+    Residual,
+    Bias,
+    Relu,
+    ReluGrad,
 }
 
 impl ConvolutionPlan {
@@ -188,10 +218,27 @@ impl ConvolutionPlan {
         self.spec.axes.iter().any(|axis| axis.pad != behind(axis))
     }
 
-    /// The numbers of the tensors that are in memory: input, filter, result, then bias and residual where they are.
+    /// The numbers of the tensors that are in memory: input, filter, result, then bias, residual and features where they are.
     pub(super) fn names(&self) -> Vec<i64> {
-        let Finish { bias, residual, .. } = self.finish;
-        NAMES.into_iter().chain(bias.then_some(BIAS)).chain(residual.then_some(RESIDUAL)).collect()
+        let Finish { bias, residual, relu_grad, .. } = self.finish;
+        let further = [(bias, BIAS), (residual, RESIDUAL), (relu_grad, FEATURES)];
+        NAMES.into_iter().chain(further.into_iter().filter(|(is_there, _)| *is_there).map(|(_, name)| name)).collect()
+    }
+
+    /// The numbers of floats that are said beside the addresses, and these.
+    pub(super) fn said(&self) -> &'static [(i64, f32)] {
+        if self.finish.relu_grad { &[(ZERO, 0.0)] } else { &[] }
+    }
+
+    /// Whether cuDNN has engines for such graphs, on some cards.
+    fn may_finish(&self) -> bool {
+        let Finish { bias, relu, relu_grad, .. } = self.finish;
+        let is_gradient = relu_grad && !bias && !relu;
+        match self.kind {
+            ConvolutionKind::Forward => is_gradient || !relu_grad,
+            ConvolutionKind::ByInput => is_gradient || !self.finish.is_some(),
+            ConvolutionKind::ByFilter => !self.finish.is_some(),
+        }
     }
 
     /// The graph; for the card of a handle, if one is given.
@@ -220,13 +267,24 @@ impl ConvolutionPlan {
             Lying::Turned => (order_of(Layout::ChannelsFirst), order_of(Layout::ChannelsLast)),
             _ => (order_of(layout), order_of(layout)),
         };
-        if self.finish.is_some() && self.kind != ConvolutionKind::Forward {
-            return Err(Error::unimplemented("what follows a gradient of a convolution, by cuDNN"));
+        if !self.may_finish() {
+            return Err(Error::unimplemented(format!("`{}` behind {:?} of a convolution, by cuDNN", self.finish, self.kind)));
         }
-        let between = |number: i64| tensor_that(cudnn, (BETWEEN + number, true), &result, &order, 0);
-        let whole = |name: i64| tensor(cudnn, name, &result, &order, of);
-        let (x, w) = (tensor(cudnn, NAMES[0], &input, &input_order, of), tensor(cudnn, NAMES[1], &filter, &input_order, of));
-        let y = if self.finish.is_some() { between(0)? } else { whole(NAMES[2])? };
+        // What is computed, and where that is.
+        let (sizes, computed, name) = match self.kind {
+            ConvolutionKind::Forward => (&result, &order, NAMES[2]),
+            ConvolutionKind::ByInput => (&input, &input_order, NAMES[0]),
+            ConvolutionKind::ByFilter => (&filter, &input_order, NAMES[1]),
+        };
+        let between = |number: i64, of: i32| tensor_that(cudnn, (BETWEEN + number, true), sizes, computed, of);
+        let whole = |name: i64| tensor(cudnn, name, sizes, computed, of);
+        let is_behind = |at: i64| self.finish.is_some() && name == NAMES[at as usize];
+        let there = |at: i64, sizes: &[i64], order: &[usize]| match is_behind(at) {
+            true => between(0, 0),
+            false => tensor(cudnn, NAMES[at as usize], sizes, order, of),
+        };
+        let (x, w) = (there(0, &input, &input_order)?, there(1, &filter, &input_order)?);
+        let y = there(2, &result, &order)?;
         let convolution = self.convolution(cudnn, spare)?;
         let (what, first) = match self.kind {
             ConvolutionKind::Forward => (kind::FORWARD, 700),
@@ -237,27 +295,37 @@ impl ConvolutionPlan {
         let operation = Descriptor::new(cudnn, what, "a convolution")?;
         operation.float(first, 1.0)?;
         operation.float(first + 1, 0.0)?;
-        for (at, other) in [(2, &convolution), (3, &w?), (4, &x?), (5, &y)] {
+        for (at, other) in [(2, &convolution), (3, &w), (4, &x), (5, &y)] {
             operation.descriptors(first + at, &[other])?;
         }
         let mut operations = vec![operation.finish("a convolution")?];
-        let Finish { residual, bias, relu } = self.finish;
-        let steps: Vec<(i32, Option<Descriptor>)> = [
-            residual.then(|| Ok((ADD, Some(whole(RESIDUAL)?)))),
-            bias.then(|| {
-                let sizes = [vec![1, result[1]], vec![1; result.len() - 2]].concat();
-                Ok((ADD, Some(tensor(cudnn, BIAS, &sizes, &order, of)?)))
-            }),
-            relu.then(|| Ok((RELU, None))),
-        ]
-        .into_iter()
-        .flatten()
-        .collect::<Result<_>>()?;
-        let mut value = y;
-        let count = steps.len();
-        for (number, (mode, second)) in (1..).zip(steps) {
-            let next = if number == count { whole(NAMES[2])? } else { between(number as i64)? };
-            operations.push(pointwise(cudnn, mode, (&value, second.as_ref()), &next)?);
+        let mut value = match self.kind {
+            ConvolutionKind::Forward => y,
+            ConvolutionKind::ByInput => x,
+            ConvolutionKind::ByFilter => w,
+        };
+        let Finish { residual, bias, relu, relu_grad } = self.finish;
+        let steps: Vec<Step> = [(residual, Step::Residual), (bias, Step::Bias), (relu, Step::Relu), (relu_grad, Step::ReluGrad)]
+            .into_iter()
+            .filter_map(|(is_there, step)| is_there.then_some(step))
+            .collect();
+        for (number, step) in (1..).zip(&steps) {
+            let next = if number == steps.len() { whole(name)? } else { between(number as i64, 0)? };
+            operations.extend(match step {
+                Step::Residual => vec![pointwise(cudnn, ADD, [Some(&value), Some(&whole(RESIDUAL)?), None], &next)?],
+                Step::Bias => {
+                    let sizes = [vec![1, sizes[1]], vec![1; sizes.len() - 2]].concat();
+                    let bias = tensor(cudnn, BIAS, &sizes, computed, of)?;
+                    vec![pointwise(cudnn, ADD, [Some(&value), Some(&bias), None], &next)?]
+                }
+                Step::Relu => vec![pointwise(cudnn, RELU, [Some(&value), None, None], &next)?],
+                // By a choice, as TensorFlow: a product with 0 or 1 would keep NaN where it is masked.
+                Step::ReluGrad => {
+                    let (zero, is_above) = (said(cudnn, ZERO, sizes.len())?, between(steps.len() as i64, BOOLEAN)?);
+                    let above = pointwise(cudnn, GREATER, [Some(&whole(FEATURES)?), Some(&zero), None], &is_above)?;
+                    vec![above, pointwise(cudnn, SELECT, [Some(&value), Some(&zero), Some(&is_above)], &next)?]
+                }
+            });
             value = next;
         }
         let graph = Descriptor::new(cudnn, kind::GRAPH, "a graph")?;

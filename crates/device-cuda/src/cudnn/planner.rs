@@ -119,8 +119,8 @@ impl Planner {
     pub fn engines(&self, of: PlanFor<'_>, graph: &ConvolutionPlan, most: usize) -> Result<Vec<Engine>> {
         let mut engines = Vec::new();
         self.look(
-            of,
-            graph,
+            (of, graph),
+            |_| true,
             |_| true,
             |engine| {
                 engines.push(engine);
@@ -132,22 +132,23 @@ impl Planner {
     }
 
     /// The first engines that the limits allow, at most so many, best first as cuDNN predicts. `wants` says how many bytes of workspace
-    /// the card wants for an engine, which is then in its name; none where the card does not take it.
+    /// the card wants for an engine, which is then in its name; none where the card does not take it. Where it builds the engine for that (`builds`), those
+    /// that are compiled are not built before: it would take as long again.
     ///
     /// # Errors
     /// As [`Planner::engines`]; those of `wants`.
     pub(crate) fn choose_with(
         &self,
-        of: PlanFor<'_>,
-        graph: &ConvolutionPlan,
+        (of, graph): (PlanFor<'_>, &ConvolutionPlan),
         (limits, most): (EngineLimits, usize),
+        builds: bool,
         mut wants: impl FnMut(&EngineName) -> Result<Option<Bytes>>,
     ) -> Result<Vec<Engine>> {
         let (mut chosen, mut refused) = (Vec::new(), Ok(()));
         self.look(
-            of,
-            graph,
+            (of, graph),
             |engine| limits.allow(engine, graph.spec.data_type),
+            |engine| !(builds && engine.is_compiled),
             |mut engine| {
                 if engine.name.workspace > limits.workspace {
                     return false;
@@ -171,7 +172,7 @@ impl Planner {
     /// # Errors
     /// As [`Planner::engines`].
     pub fn choose(&self, of: PlanFor<'_>, graph: &ConvolutionPlan, limits: EngineLimits) -> Result<Option<Engine>> {
-        Ok(self.choose_with(of, graph, (limits, 1), |name| Ok(Some(name.workspace)))?.pop())
+        Ok(self.choose_with((of, graph), (limits, 1), false, |name| Ok(Some(name.workspace)))?.pop())
     }
 
     /// An engine by its name, as cuDNN has it for a card: with the workspace that it wants there.
@@ -235,13 +236,13 @@ impl Planner {
         plan.finish("a plan")
     }
 
-    /// Shows the engines of a graph to `take`, until it says that it has enough. Those that are not `wanted` are not finished: their workspace is
-    /// not known.
+    /// Shows the engines of a graph that are `wanted` to `take`, until it says that it has enough. Those that are `finished` have the workspace that
+    /// they want by the card's properties, others none.
     fn look(
         &self,
-        of: PlanFor<'_>,
-        graph: &ConvolutionPlan,
+        (of, graph): (PlanFor<'_>, &ConvolutionPlan),
         wanted: impl Fn(&Engine) -> bool,
+        finished: impl Fn(&Engine) -> bool,
         mut take: impl FnMut(Engine) -> bool,
     ) -> Result<()> {
         let (card, made) = (self.card(of)?, graph.graph(&self.cudnn, None)?);
@@ -253,7 +254,7 @@ impl Planner {
         let choices = heuristics.read_descriptors(attribute::HEURISTICS_RESULTS, kind::ENGINE_CHOICE, MOST_ENGINES)?;
         let (mut is_any, mut refusal) = (false, None);
         for choice in &choices {
-            match self.engine(&card, (choice, graph), &wanted) {
+            match self.engine(&card, (choice, graph), &wanted, &finished) {
                 Ok(None) => is_any = true,
                 Ok(Some(engine)) => {
                     is_any = true;
@@ -276,6 +277,7 @@ impl Planner {
         card: &Descriptor,
         (choice, graph): (&Descriptor, &ConvolutionPlan),
         wanted: impl Fn(&Engine) -> bool,
+        finished: impl Fn(&Engine) -> bool,
     ) -> Result<Option<Engine>> {
         let engine = choice.read_descriptor(attribute::CHOICE_ENGINE, kind::ENGINE)?;
         let knob =
@@ -288,7 +290,9 @@ impl Planner {
         if !wanted(&engine) {
             return Ok(None);
         }
-        engine.name.workspace = workspace(&self.plan(&Target::Properties(card), choice)?)?;
+        if finished(&engine) {
+            engine.name.workspace = workspace(&self.plan(&Target::Properties(card), choice)?)?;
+        }
         Ok(Some(engine))
     }
 }

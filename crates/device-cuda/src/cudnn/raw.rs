@@ -54,6 +54,7 @@ pub(super) mod attribute {
     pub const ON_EACH_FROM: i32 = 751;
     pub const ON_EACH_SECOND: i32 = 752;
     pub const ON_EACH_TO: i32 = 753;
+    pub const ON_EACH_CHOICE: i32 = 758;
     pub const GRAPH_HANDLE: i32 = 800;
     pub const GRAPH_OPERATIONS: i32 = 801;
     pub const TENSOR_ALIGNMENT: i32 = 900;
@@ -62,6 +63,7 @@ pub(super) mod attribute {
     pub const TENSOR_STRIDES: i32 = 903;
     pub const TENSOR_NAME: i32 = 906;
     pub const TENSOR_IS_VIRTUAL: i32 = 907;
+    pub const TENSOR_IS_BY_VALUE: i32 = 908;
     pub const ADDRESSES_NAMES: i32 = 1000;
     pub const ADDRESSES_OF: i32 = 1001;
     pub const ADDRESSES_WORKSPACE: i32 = 1003;

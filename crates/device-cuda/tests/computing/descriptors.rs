@@ -14,11 +14,11 @@ use super::machine::Machine;
 
 const TABLE: &str = include_str!("../../data/cudnn/descriptors.txt");
 
-type Handle = *mut c_void;
+pub type Handle = *mut c_void;
 type Status = c_int;
 
 /// The backend's functions.
-struct Backend {
+pub struct Backend {
     create: unsafe extern "C" fn(c_int, *mut Handle) -> Status,
     set: unsafe extern "C" fn(Handle, c_int, c_int, i64, *const c_void) -> Status,
     get: unsafe extern "C" fn(Handle, c_int, c_int, i64, *mut i64, *mut c_void) -> Status,
@@ -27,18 +27,18 @@ struct Backend {
 
 /// An attribute: its name, the type of its elements, how many, and their bytes.
 #[derive(Clone)]
-struct Attribute(c_int, c_int, i64, Vec<u8>);
+pub struct Attribute(pub c_int, pub c_int, pub i64, pub Vec<u8>);
 
-fn integers(name: c_int, values: &[i64]) -> Attribute {
+pub fn integers(name: c_int, values: &[i64]) -> Attribute {
     Attribute(name, 3, values.len() as i64, values.iter().flat_map(|value| value.to_ne_bytes()).collect())
 }
 
 /// Of elements of 4 bytes.
-fn numbers(name: c_int, of: c_int, values: &[i32]) -> Attribute {
+pub fn numbers(name: c_int, of: c_int, values: &[i32]) -> Attribute {
     Attribute(name, of, values.len() as i64, values.iter().flat_map(|value| value.to_ne_bytes()).collect())
 }
 
-fn others(name: c_int, handles: &[Handle]) -> Attribute {
+pub fn others(name: c_int, handles: &[Handle]) -> Attribute {
     Attribute(name, 15, handles.len() as i64, handles.iter().flat_map(|handle| (*handle as usize).to_ne_bytes()).collect())
 }
 
@@ -47,10 +47,10 @@ fn addresses(name: c_int, values: &[i64]) -> Attribute {
 }
 
 /// What was refused, and how.
-type Made<T> = Result<T, String>;
+pub type Made<T> = Result<T, String>;
 
 impl Backend {
-    fn load(path: &Path) -> Backend {
+    pub fn load(path: &Path) -> Backend {
         let path = CString::new(path.to_str().unwrap()).unwrap();
         // SAFETY: a name that ends with a zero, of a library that stays loaded.
         let library = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
@@ -104,14 +104,14 @@ impl Backend {
     }
 
     /// A finished descriptor. Nothing is given back: a few hundred of them do not matter.
-    fn make(&self, kind: c_int, attributes: &[Attribute]) -> Made<Handle> {
+    pub fn make(&self, kind: c_int, attributes: &[Attribute]) -> Made<Handle> {
         let handle = self.create(kind)?;
         attributes.iter().try_for_each(|attribute| self.set(handle, attribute))?;
         self.finish(handle)
     }
 
     /// How many elements there are, and the first ones' bytes.
-    fn get(&self, handle: Handle, name: c_int, of: c_int, most: i64) -> Made<(i64, [u64; 64])> {
+    pub fn get(&self, handle: Handle, name: c_int, of: c_int, most: i64) -> Made<(i64, [u64; 64])> {
         let (mut count, mut bytes) = (0, [0; 64]);
         // SAFETY: there is room for 64 elements of 8 bytes.
         match unsafe { (self.get)(handle, name, of, most, &mut count, bytes.as_mut_ptr().cast()) } {
@@ -121,7 +121,7 @@ impl Backend {
     }
 
     /// The descriptors of an attribute.
-    fn list(&self, handle: Handle, name: c_int, kind: c_int, most: i64) -> Made<Vec<Handle>> {
+    pub fn list(&self, handle: Handle, name: c_int, kind: c_int, most: i64) -> Made<Vec<Handle>> {
         let mut handles: Vec<Handle> = (0..most).map(|_| self.create(kind)).collect::<Made<_>>()?;
         let mut count = 0;
         // SAFETY: there are so many descriptors to be filled.
@@ -192,6 +192,10 @@ fn operation(backend: &Backend, kind: c_int, parts: &Parts) -> Made<Vec<Attribut
 /// `cudnnPointwiseMode_t`.
 const ADD: i32 = 0;
 const RELU: i32 = 100;
+const GREATER: i32 = 302;
+const SELECT: i32 = 601;
+/// `CUDNN_DATA_BOOLEAN`.
+const BOOLEAN: i32 = 11;
 
 fn of_mode(mode: i32) -> Vec<Attribute> {
     vec![numbers(0, 14, &[mode]), numbers(1, 1, &[0])]
@@ -420,7 +424,7 @@ impl Tries<'_> {
                 let first = if is_input { 710 } else { 715 };
                 let attributes = with(operation(backend, kind, &of)?, others(first, &[value]));
                 let conv = backend.make(kind, &attributes)?;
-                let (second, to) = (backend.make(17, &tensor(40, [1, 4, 1, 1]))?, backend.make(17, &tensor(3, sizes))?);
+                let (second, to) = (backend.make(17, &tensor(40, [1, 4, 1, 1]))?, backend.make(17, &tensor(41, sizes))?);
                 let each =
                     [others(750, &[backend.make(0, &of_mode(ADD))?]), others(751, &[value]), others(752, &[second]), others(753, &[to])];
                 let each = backend.make(13, &each)?;
@@ -429,9 +433,47 @@ impl Tries<'_> {
                 if backend.list(heuristics, 202, 3, 64)?.is_empty() { Err("no engine".to_string()) } else { Ok(()) }
             });
         }
+        self.choices()?;
         let sum = backend.make(13, &sum)?;
         self.made("a graph of two sums that have nothing to do with each other", 15, &[others(801, &[sum, sum])]);
         self.made("a graph of a sum", 15, &[others(801, &[sum])]);
+        Ok(())
+    }
+
+    /// Numbers that are said, comparisons and choices, and a graph of a gradient with a ReLU's behind it.
+    fn choices(&mut self) -> Made<()> {
+        let backend = self.backend;
+        let flag = |name, is_so: bool| Attribute(name, 2, 1, vec![u8::from(is_so)]);
+        let said = |name: i64| with(with(tensor(name, [1; 4]), integers(903, &[1; 4])), flag(908, true));
+        self.made("a number that is said", 17, &said(50));
+        self.made("a number that is said and never in memory", 17, &with(said(50), flag(907, true)));
+        self.made("a tensor that is said", 17, &with(tensor(50, [2, 8, 5, 5]), flag(908, true)));
+        self.made("an integer for whether a number is said", 17, &with(said(50), integers(908, &[1])));
+        let whole = |name: i64| tensor(name, [2, 4, 5, 5]);
+        let between = |name: i64| with(whole(name), flag(907, true));
+        let truths = |name: i64| with(between(name), numbers(901, 1, &[BOOLEAN]));
+        let each = |mode: i32, tensors: &[(c_int, Handle)]| -> Made<Vec<Attribute>> {
+            let of = [others(750, &[backend.make(0, &of_mode(mode))?])];
+            Ok(of.into_iter().chain(tensors.iter().map(|(name, tensor)| others(*name, &[*tensor]))).collect())
+        };
+        let make = |attributes: Vec<Attribute>| backend.make(17, &attributes);
+        let (zero, value, is_above) = (make(said(50))?, make(between(51))?, make(truths(52))?);
+        let (features, to) = (make(whole(53))?, make(whole(54))?);
+        let comparison = each(GREATER, &[(751, features), (752, zero), (753, is_above)])?;
+        let choice = each(SELECT, &[(751, value), (752, zero), (758, is_above), (753, to)])?;
+        self.made("a comparison", 13, &comparison);
+        self.made("a choice between values", 13, &choice);
+        for name in [750, 751, 752, 753] {
+            self.made(&format!("a comparison without {name}"), 13, &without(comparison.clone(), name));
+        }
+        for name in [750, 751, 752, 753, 758] {
+            self.made(&format!("a choice between values without {name}"), 13, &without(choice.clone(), name));
+        }
+        let of = operation(backend, 12, &Parts { input: between(51), ..parts() })?;
+        let gradient = backend.make(12, &with(of, others(710, &[value])))?;
+        let (comparison, choice) = (backend.make(13, &comparison)?, backend.make(13, &choice)?);
+        self.made("a graph of a gradient by the input and of a ReLU's", 15, &[others(801, &[gradient, comparison, choice])]);
+        self.made("a graph of them without the comparison", 15, &[others(801, &[gradient, choice])]);
         Ok(())
     }
 

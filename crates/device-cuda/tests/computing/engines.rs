@@ -2,7 +2,7 @@
 //! says for its version. `PLIMSOLL_BLESS=1` writes that. Skipped, visibly, where cuDNN is not installed.
 
 use std::fmt::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
@@ -75,9 +75,15 @@ fn line(Engine { name, is_deterministic, uses_tensor_cores, is_compiled, .. }: &
     line
 }
 
+/// Where a table of that name is.
+pub fn recorded(planner: &Planner, name: &str) -> PathBuf {
+    let card = if name == "_fusions" { "cards" } else { "h100" };
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("data/cudnn/{card}_{}{name}.txt", planner.version()))
+}
+
 /// Compares what cuDNN says with what that version said before: a table of that name.
-fn is_recorded(planner: &Planner, name: &str, said: &str) {
-    let place = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("data/cudnn/h100_{}{name}.txt", planner.version()));
+pub fn is_recorded(planner: &Planner, name: &str, said: &str) {
+    let place = recorded(planner, name);
     if std::env::var_os("PLIMSOLL_BLESS").is_some() {
         std::fs::write(&place, said).unwrap();
     }
@@ -99,6 +105,16 @@ fn planner() -> Option<Planner> {
     }
 }
 
+/// What a test prints in a process of its own, whose loader finds the driver in that folder.
+fn in_a_child(test: &str, driver: &Path) -> String {
+    let mut child = Command::new(std::env::current_exe().unwrap());
+    child.args([test, "--exact", "--nocapture"]).env(CHILD, "1").env("LD_LIBRARY_PATH", driver);
+    let output = child.output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
+    text.split_once("BEGIN\n").and_then(|(_, rest)| rest.split_once("END\n")).expect("a table").0.to_string()
+}
+
 #[test]
 fn convolutions_have_engines_without_a_card() {
     const TEST: &str = "engines::convolutions_have_engines_without_a_card";
@@ -109,14 +125,7 @@ fn convolutions_have_engines_without_a_card() {
     let Some(planner) = planner() else { return };
     // Engines that are compiled ask the loader for the driver by its name.
     let Some(machine) = Machine::new("engines", &[64]) else { return };
-    let say = || {
-        let mut child = Command::new(std::env::current_exe().unwrap());
-        child.args([TEST, "--exact", "--nocapture"]).env(CHILD, "1").env("LD_LIBRARY_PATH", machine.folder());
-        let output = child.output().unwrap();
-        let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
-        text.split_once("BEGIN\n").and_then(|(_, rest)| rest.split_once("END\n")).expect("a table").0.to_string()
-    };
+    let say = || in_a_child(TEST, machine.folder());
     let (first, second) = (say(), say());
     assert_eq!(first, second, "two processes are told different things");
     // The small edition has no engines for filters in TensorFlow's layout, but for the gradient by the input.
@@ -333,6 +342,68 @@ fn what_follows_a_convolution_has_engines_without_a_card() {
     is_recorded(&planner, "_finished", &said);
 }
 
+/// The first engines with a ReLU's gradient behind them: of gradients by the input, several of `bfloat16` and one of each other type, and of a product,
+/// which is a convolution forward. To compile each takes a second or more.
+fn gradients(planner: &Planner) -> String {
+    let mut text = String::new();
+    let (of, convolutions) = (PlanFor::Properties(H100), convolutions());
+    let rows = [
+        (DataType::Float, false, "float", 1, "residual+relu_grad"),
+        (DataType::Float, true, "TF32", 1, "residual+relu_grad"),
+        (DataType::Half, true, "half", 1, "residual+relu_grad"),
+        (DataType::Bfloat16, true, "bfloat16", 1, "relu_grad"),
+        (DataType::Bfloat16, true, "bfloat16", 2, "residual+relu_grad"),
+        (DataType::Bfloat16, true, "bfloat16", 3, "residual+relu_grad"),
+        (DataType::Bfloat16, true, "bfloat16", 4, "residual+relu_grad"),
+    ];
+    let by_input = rows.map(|(data_type, tensor_float_32, word, number, finish)| {
+        let (name, spec) = convolutions[number];
+        (name, ConvolutionPlan::of(ConvolutionKind::ByInput, ConvSpec { data_type, ..spec }), tensor_float_32, word, finish)
+    });
+    let one = Axes::new(&[WindowAxis::ONE]).unwrap();
+    let spec =
+        ConvSpec { data_type: DataType::Bfloat16, batch: 512, in_c: 304, out_c: 784, axes: one, layout: Layout::ChannelsLast, groups: 1 };
+    let product = ("MLP, first", ConvolutionPlan::of(ConvolutionKind::Forward, spec), true, "bfloat16", "relu_grad");
+    for (name, plan, tensor_float_32, word, finish) in by_input.into_iter().chain([product]) {
+        let limits = EngineLimits { tensor_float_32, ..EngineLimits::default() };
+        let plan = ConvolutionPlan { finish: finish.parse().unwrap(), ..plan };
+        let said = match planner.choose(of, &plan, limits) {
+            Ok(Some(engine)) => {
+                if finish == "relu_grad" {
+                    assert_eq!(planner.rebuilt(of, &plan, &engine.name).unwrap(), engine, "{name}");
+                }
+                line(&engine)
+            }
+            Ok(None) => "none that is exact".to_string(),
+            Err(error) => format!("{}: {}", error.code(), error.message()),
+        };
+        writeln!(text, "{name}, {word}, {finish}: {said}").unwrap();
+    }
+    text
+}
+
+/// cuDNN compiles them, and asks the loader for the driver. Without one they are kernels.
+#[test]
+fn gradients_of_relu_have_engines_where_there_is_a_driver() {
+    const TEST: &str = "engines::gradients_of_relu_have_engines_where_there_is_a_driver";
+    if std::env::var_os(CHILD).is_some() {
+        return print!("BEGIN\n{}END\n", gradients(&planner().unwrap()));
+    }
+    let Some(planner) = planner() else { return };
+    if planner.compiles_all() {
+        return eprintln!("skipped: the small edition of cuDNN has no convolutions with filters in TensorFlow's layout");
+    }
+    let Some(machine) = Machine::new("engines-gradients", &[64]) else { return };
+    let without = in_a_child(TEST, Path::new(""));
+    let is_none = |line: &str| line.ends_with(": UNIMPLEMENTED: cuDNN has no engine for a convolution");
+    assert!(without.lines().count() == 8 && without.lines().all(is_none), "{without}");
+    let said = in_a_child(TEST, machine.folder());
+    let is_fine = |line: &&str| line.contains(", float, ") == line.ends_with(": none that is exact");
+    let wrong: Vec<&str> = said.lines().filter(|line| !is_fine(line)).collect();
+    assert!(wrong.is_empty(), "cuDNN {}:\n{}", planner.version(), wrong.join("\n"));
+    is_recorded(&planner, "_gradients", &said);
+}
+
 #[test]
 fn what_cudnn_has_no_words_for_is_refused() {
     let Some(planner) = planner() else { return };
@@ -343,6 +414,17 @@ fn what_cudnn_has_no_words_for_is_refused() {
     };
     assert_eq!(refused(ConvSpec { data_type: DataType::Double, ..spec }), Code::Unimplemented);
     assert_eq!(refused(ConvSpec { batch: 0, ..spec }), Code::Unimplemented);
+    for (kind, finish) in [
+        (ConvolutionKind::Forward, "bias+relu_grad"),
+        (ConvolutionKind::ByInput, "bias"),
+        (ConvolutionKind::ByInput, "residual"),
+        (ConvolutionKind::ByInput, "relu+relu_grad"),
+        (ConvolutionKind::ByFilter, "relu_grad"),
+    ] {
+        let graph = ConvolutionPlan { finish: finish.parse().unwrap(), ..ConvolutionPlan::of(kind, spec) };
+        let refused = planner.engines(PlanFor::Properties(H100), &graph, 0).unwrap_err();
+        assert!(refused.code() == Code::Unimplemented && refused.message().contains(finish), "{kind:?}: {refused}");
+    }
     let mut short = spec;
     short.axes[0].positions = 3;
     assert_eq!(refused(short), Code::Unimplemented);

@@ -53,6 +53,23 @@ fn convolution(data_type: DataType, residual: bool, relu: bool) -> KernelRequest
     KernelRequest::Anchor { anchor: Anchor::Conv(spec), epilogue: Some(epilogue), pooling: None }
 }
 
+/// `features > 0 ? element + residual : 0` behind the gradient by the input, with the other gradient first of the operands where there is one.
+fn gradient(data_type: DataType, residual: bool) -> KernelRequest {
+    let spec = ConvSpec { data_type, ..spec() };
+    let mut builder = ExprBuilder::new();
+    let mut sum = builder.input(data_type).unwrap();
+    if residual {
+        let other = builder.input(data_type).unwrap();
+        sum = builder.binary(BinaryOp::Add, sum, other).unwrap();
+    }
+    let (features, zero) = (builder.input(data_type).unwrap(), builder.number(data_type, 0.0).unwrap());
+    let is_above = builder.binary(BinaryOp::Greater, features, zero).unwrap();
+    let masked = builder.select(is_above, sum, zero).unwrap();
+    let operands = vec![spec.input(); if residual { 2 } else { 1 }];
+    let epilogue = Some(Epilogue { expr: builder.finish(vec![masked]), operands });
+    KernelRequest::Anchor { anchor: Anchor::ConvBackpropInput(spec), epilogue, pooling: None }
+}
+
 fn names(variants: &[Variant]) -> Vec<String> {
     variants.iter().map(|variant| variant.name.to_string()).collect()
 }
@@ -128,6 +145,84 @@ fn it_computes_what_a_kernel_behind_the_convolution_does() {
             let negative = finished.chunks(4).filter(|bytes| bytes[3] & 0x80 != 0).count();
             let positive = finished.chunks(4).filter(|bytes| bytes[3] & 0x80 == 0 && bytes[..] != [0; 4]).count();
             assert!((negative == 0) == relu && positive > 0, "step {step}: {negative} below 0, {positive} above");
+        }
+    }
+}
+
+#[test]
+fn the_gradient_of_a_relu_is_a_part_of_the_gradient_before_it() {
+    let Some(rig) = Rig::new("finished-gradients") else { return };
+    let card = rig.open().unwrap();
+    let library = card.library(ROUNDED, CudnnMode::Always, None);
+    let bare = "cudnn-9.26.99/71/2=8,13=0,18=0/131";
+    for (residual, word) in [(false, "relu_grad"), (true, "residual+relu_grad")] {
+        let request = gradient(DataType::Float, residual);
+        let variants = library.variants(&any_card(), &request).unwrap();
+        let finished = format!("cudnn-9.26.99/4/2=0,13=1/0/{word}");
+        assert_eq!(names(&variants), [&finished, bare, "cuda"]);
+        assert_eq!(&*variants[0].numerics, format!("{bare}>{finished}"));
+        // The turned filter is scratch.
+        assert_eq!((variants[0].steps[0].scratch, variants[0].steps[0].in_place.len()), (TURNED, 0));
+        variants.iter().for_each(|variant| assert!(library.has(&any_card(), &request, variant).unwrap(), "{}", variant.name));
+        assert!(!library.has(&any_card(), &gradient(DataType::Float, !residual), &variants[0]).unwrap());
+        // Whole floats have no such engine, nor have channels that are no words of tensor cores.
+        let whole = card.library(FULL, CudnnMode::Always, None);
+        assert_eq!(names(&whole.variants(&any_card(), &request).unwrap()), ["cudnn-9.26.99/70/2=12,18=0/5312", "cuda"]);
+        assert_eq!((library.finishes(&any_card(), &request), whole.finishes(&any_card(), &request)), (true, false));
+        let halves = library.variants(&any_card(), &gradient(DataType::Half, residual)).unwrap();
+        assert!(halves.iter().all(|variant| !variant.name.contains("relu_grad")), "{:?}", names(&halves));
+    }
+    // Products are convolutions forward, but for those whose first matrix is transposed.
+    for (transpose_a, transpose_b) in [(false, false), (false, true), (true, false)] {
+        let spec = ProductSpec { m: 256, n: 16, k: 32, transpose_a, transpose_b, batch: 1, places: None };
+        let KernelRequest::Anchor { epilogue: Some(Epilogue { expr, .. }), .. } = gradient(DataType::Bfloat16, false) else { panic!() };
+        let epilogue = Some(Epilogue { expr, operands: vec![vec![256, 16]] });
+        let request = KernelRequest::Anchor { anchor: Anchor::Product(DataType::Bfloat16, spec), epilogue, pooling: None };
+        assert_eq!(library.finishes(&any_card(), &request), !transpose_a, "{}", request.summary());
+        let first = library.variants(&any_card(), &request).unwrap().remove(0);
+        assert_eq!(&*first.name == "cudnn-9.26.99/4/2=0,13=1/0/relu_grad", !transpose_a, "{}", first.name);
+    }
+    // A sum alone, and what a bias may follow: a gradient has no engine for these.
+    let KernelRequest::Anchor { anchor, .. } = gradient(DataType::Float, false) else { panic!() };
+    for epilogue in [epilogue(DataType::Float, None, 4, true), epilogue(DataType::Float, Some(&spec().input()), 4, false)] {
+        let request = KernelRequest::Anchor { anchor, epilogue: Some(epilogue), pooling: None };
+        assert_eq!(names(&library.variants(&any_card(), &request).unwrap()), [bare, "cuda"]);
+    }
+}
+
+#[test]
+fn it_masks_what_a_kernel_behind_the_gradient_does() {
+    let Some(rig) = Rig::new("finished-masks") else { return };
+    let card = rig.open().unwrap();
+    for residual in [false, true] {
+        let (device, library) = rig.device(&card, ROUNDED).unwrap();
+        let request = gradient(DataType::Float, residual);
+        let variants = library.variants(&any_card(), &request).unwrap();
+        let args = |to: u64| {
+            let mut args = vec![here(PLACES[1], FILTER), here(PLACES[0], IMAGES)];
+            args.extend(residual.then(|| here(RESIDUAL, IMAGES)));
+            args.extend([here(BIAS, IMAGES), here(to, IMAGES)]);
+            args
+        };
+        let commands = [(0, PLACES[2]), (1, PLACES[3])].map(|(at, to)| command(request.clone(), variants[at].clone(), args(to)));
+        let mut loaded = Loaded::new(device, commands.to_vec()).unwrap();
+        let numbers = |numbers: &dyn Fn(u64) -> f32| (0..IMAGES / 4).flat_map(|at| numbers(at).to_le_bytes()).collect::<Vec<u8>>();
+        // Zeros of both signs and no numbers among the features; no numbers and infinities among what is masked.
+        let feature = |at: u64| [1.0, -1.0, 0.0, -0.0, f32::NAN, f32::INFINITY, 1e-40][at as usize % 7];
+        loaded.arena.write(BIAS, &numbers(&feature)).unwrap();
+        let other = |at: u64| if at.is_multiple_of(5) { f32::NAN } else { at as f32 * 12_345.6 - 5e6 };
+        loaded.arena.write(RESIDUAL, &numbers(&other)).unwrap();
+        for step in 0..4 {
+            loaded.arena.write(PLACES[2], &[0xA7; 8192]).unwrap();
+            loaded.step().unwrap();
+            let [finished, by_kernel] = [PLACES[2], PLACES[3]].map(|at| loaded.result(at));
+            assert!(finished == by_kernel, "step {step}: residual {residual}");
+            for (at, bytes) in finished.chunks(4).enumerate() {
+                let (feature, value) = (feature(at as u64), f32::from_le_bytes(bytes.try_into().unwrap()));
+                assert!(feature > 0.0 || value.to_bits() == 0, "step {step}, element {at}: {value} where the feature is {feature}");
+                assert_eq!(value.is_nan(), residual && feature > 0.0 && at % 5 == 0, "step {step}, element {at}");
+            }
+            assert!(finished.chunks(4).filter(|bytes| bytes[..] != [0; 4]).count() * 3 > finished.len() / 4);
         }
     }
 }

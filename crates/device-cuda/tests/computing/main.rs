@@ -12,6 +12,7 @@ mod driver;
 mod engines;
 mod faults;
 mod finished;
+mod fusions;
 mod graphs;
 mod machine;
 mod refused;

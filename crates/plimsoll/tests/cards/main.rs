@@ -10,8 +10,7 @@ mod machine;
 mod driver;
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use plimsoll::recorded::{Case, Verified};
 use plimsoll::{Bytes, DeviceSpec, Devices, Options};
@@ -33,18 +32,18 @@ struct Rig {
     machine: Machine,
     card: Arc<CudaCard>,
     graphs: GraphUse,
-    /// Whether cuDNN computes what it can, and how many of its engines programs have.
+    /// Whether cuDNN computes what it can, and which of its engines programs have.
     cudnn: CudnnMode,
-    engines: Arc<AtomicUsize>,
+    engines: Arc<Mutex<Vec<String>>>,
     /// What predictions know of the card.
     real: Option<RealCard>,
 }
 
-/// A library that counts the engines of cuDNN that programs have.
+/// A library that notes the engines of cuDNN that programs have.
 #[derive(Debug)]
-struct Counted(Arc<dyn CudaSource>, Arc<AtomicUsize>);
+struct Noted(Arc<dyn CudaSource>, Arc<Mutex<Vec<String>>>);
 
-impl Library for Counted {
+impl Library for Noted {
     fn variants(&self, spec: &DeviceSpec, request: &KernelRequest) -> plimsoll::Result<Vec<Variant>> {
         self.0.variants(spec, request)
     }
@@ -58,13 +57,13 @@ impl Library for Counted {
     }
 }
 
-impl CudaSource for Counted {
+impl CudaSource for Noted {
     fn emitted(&self, request: &KernelRequest) -> plimsoll::Result<Emitted> {
         self.0.emitted(request)
     }
 
     fn code(&self, call: &KernelCall) -> plimsoll::Result<Emitted> {
-        self.1.fetch_add(usize::from(call.variant.name.starts_with("cudnn-")), Ordering::Relaxed);
+        self.1.lock().unwrap().extend(Some(call.variant.name.to_string()).filter(|name| name.starts_with("cudnn-")));
         self.0.code(call)
     }
 }
@@ -100,13 +99,18 @@ impl Rig {
 
     /// `CPU:0` and `GPU:0`.
     fn devices(&self) -> Devices {
+        self.devices_within(Bytes(2 << 30))
+    }
+
+    /// The same, with a line for the card.
+    fn devices_within(&self, line: Bytes) -> Devices {
         let cpu = DeviceSpec::cpu(0, None, 2, InstructionSet::detect());
         let cpu = CpuDevice::new(cpu, CpuPool::new(2).unwrap(), Arc::new(CpuKernels));
         let part = CardPart { card: 0, priority: 0, modelled: None, real: self.real.clone() };
-        let spec = DeviceSpec { memory_limit: Some(Bytes(2 << 30)), card: Some(part), ..any_card() };
+        let spec = DeviceSpec { memory_limit: Some(line), card: Some(part), ..any_card() };
         let spec = CudaDevice::spec(self.card.granularity(), spec);
         let ledger = Ledger::new(spec.name.to_string(), spec.memory_limit);
-        let library = Counted(self.card.library(EngineLimits::default(), self.cudnn, None), self.engines.clone());
+        let library = Noted(self.card.library(EngineLimits::default(), self.cudnn, None), self.engines.clone());
         let gpu = CudaDevice::on(&self.card, spec, ledger, Arc::new(library), self.graphs).unwrap();
         let devices = vec![Arc::new(cpu) as Arc<dyn Device>, Arc::new(gpu)];
         Devices::from(plimsoll_runtime::Devices::with(devices, &Options::new().soft_placement(true)).unwrap())
@@ -205,13 +209,46 @@ fn cases_run_by_cudnn() {
     let (mut failed, mut by_cudnn) = (Vec::new(), 0);
     let (Some(one), Some(other)) = (Rig::with_cudnn("cases-cudnn", true), Rig::with_cudnn("more-cases-cudnn", false)) else { return };
     for (folder, rig) in cases().into_iter().filter(is_for_it).zip([&one, &other].into_iter().cycle()) {
-        rig.engines.store(0, Ordering::Relaxed);
+        rig.engines.lock().unwrap().clear();
         match rig.replay(&folder, Idle::Not) {
-            Ok(_) => by_cudnn += usize::from(rig.engines.load(Ordering::Relaxed) > 0),
+            Ok(_) => by_cudnn += usize::from(!rig.engines.lock().unwrap().is_empty()),
             Err(why) => failed.push(format!("{}: {why}", name(&folder))),
         }
     }
     assert!(failed.is_empty() && by_cudnn >= 20, "{by_cudnn} by cuDNN, {} failed:\n{}", failed.len(), failed.join("\n"));
+}
+
+/// Gradients of ReLUs are parts of the engines of the gradients before them, with and without another gradient that is added. The smallest line
+/// changes neither engines nor bits, and one byte less is refused.
+#[test]
+fn gradients_of_relu_are_cudnns_under_any_line() {
+    let Some(rig) = Rig::with_cudnn("residuals-cudnn", true) else { return };
+    let case = Case::read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../cli/tests/cases/residuals_bf16")).unwrap();
+    let run = |line: Bytes| {
+        let mut replay = case.open(rig.devices_within(line)).unwrap();
+        replay.plan().unwrap();
+        let least = replay.minimum_limit().unwrap();
+        replay.init().unwrap();
+        let values: Vec<_> =
+            (0..case.steps()).flat_map(|step| replay.step(step).unwrap()).map(|value| value.bytes().unwrap().to_vec()).collect();
+        let peak = &replay.peaks()[1];
+        assert!(peak.check().is_ok() && peak.promised == peak.measured && peak.promised <= line, "{line}: {peak:?}");
+        let mut engines = std::mem::take(&mut *rig.engines.lock().unwrap());
+        engines.sort();
+        (values, engines, least)
+    };
+    let (values, engines, least) = run(Bytes(2 << 30));
+    let with = |end: &str| engines.iter().filter(|name| name.ends_with(end)).count();
+    let (alone, added) = (with("/0/relu_grad"), with("/0/residual+relu_grad"));
+    assert!(alone >= 3 && added >= 2, "{engines:?}");
+    // Under the smallest line works may run again: the same engines, some more often.
+    let (same, mut again, _) = run(least);
+    let mut engines = engines;
+    [&mut engines, &mut again].into_iter().for_each(Vec::dedup);
+    assert!(same == values && again == engines, "{again:?} and {engines:?}");
+    let less = Bytes(least.0 - 1);
+    let refused = case.open(rig.devices_within(less)).and_then(|mut replay| replay.plan().map(drop)).unwrap_err();
+    assert_eq!(refused.code(), plimsoll::Code::ResourceExhausted, "{refused}");
 }
 
 /// A training step whose feeds are small is one launch on a card as predictions know it, also where labels may be faults and cuDNN computes what is
