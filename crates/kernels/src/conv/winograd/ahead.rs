@@ -44,8 +44,9 @@ impl Shape {
         let (step, grid) = (self.step(), self.grid());
         // Tiles between the one that is wanted and the one that is asked for.
         let distance = (BYTES / (4 * step * step * channels.len()).max(1)).clamp(1, MOST_TILES);
-        let (line, column) = ((tile + distance) / grid[1], (tile + distance) % grid[1]);
-        let next = (line / grid[0], line % grid[0], column);
+        let [rows, columns] = grid.map(|count| count.max(1));
+        let (line, column) = ((tile + distance) / columns, (tile + distance) % columns);
+        let next = (line / rows, line % rows, column);
         TilesAhead { position, channels, sizes, starts, step, grid, images: self.batch, next }
     }
 }
