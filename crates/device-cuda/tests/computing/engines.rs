@@ -296,10 +296,24 @@ fn padded_channels_have_engines_without_a_card() {
     is_recorded(&planner, "_padded", &said);
 }
 
+/// The first engine for an H100, or why there is none. With `rebuilds` it is built again by its name.
+fn first(planner: &Planner, plan: &ConvolutionPlan, limits: EngineLimits, rebuilds: bool) -> String {
+    let of = PlanFor::Properties(H100);
+    match planner.choose(of, plan, limits) {
+        Ok(Some(engine)) => {
+            if rebuilds {
+                assert_eq!(planner.rebuilt(of, plan, &engine.name).unwrap(), engine, "{plan:?}");
+            }
+            line(&engine)
+        }
+        Ok(None) => "none that is exact".to_string(),
+        Err(error) => format!("{}: {}", error.code(), error.message()),
+    }
+}
+
 /// The first engines for convolutions with something behind them: with whole floats, by TF32, and of the types of two bytes.
 fn finished(planner: &Planner) -> String {
     let mut text = String::new();
-    let of = PlanFor::Properties(H100);
     let types = [
         (DataType::Float, false, "float"),
         (DataType::Float, true, "TF32"),
@@ -314,14 +328,7 @@ fn finished(planner: &Planner) -> String {
                     finish: finish.parse().unwrap(),
                     ..ConvolutionPlan::of(ConvolutionKind::Forward, ConvSpec { data_type, ..spec })
                 };
-                let said = match planner.choose(of, &plan, limits) {
-                    Ok(Some(engine)) => {
-                        assert_eq!(planner.rebuilt(of, &plan, &engine.name).unwrap(), engine, "{name}");
-                        line(&engine)
-                    }
-                    Ok(None) => "none that is exact".to_string(),
-                    Err(error) => format!("{}: {}", error.code(), error.message()),
-                };
+                let said = first(planner, &plan, limits, true);
                 writeln!(text, "{name}, {word}, {finish}: {said}").unwrap();
             }
         }
@@ -346,7 +353,7 @@ fn what_follows_a_convolution_has_engines_without_a_card() {
 /// which is a convolution forward. To compile each takes a second or more.
 fn gradients(planner: &Planner) -> String {
     let mut text = String::new();
-    let (of, convolutions) = (PlanFor::Properties(H100), convolutions());
+    let convolutions = convolutions();
     let rows = [
         (DataType::Float, false, "float", 1, "residual+relu_grad"),
         (DataType::Float, true, "TF32", 1, "residual+relu_grad"),
@@ -367,16 +374,7 @@ fn gradients(planner: &Planner) -> String {
     for (name, plan, tensor_float_32, word, finish) in by_input.into_iter().chain([product]) {
         let limits = EngineLimits { tensor_float_32, ..EngineLimits::default() };
         let plan = ConvolutionPlan { finish: finish.parse().unwrap(), ..plan };
-        let said = match planner.choose(of, &plan, limits) {
-            Ok(Some(engine)) => {
-                if finish == "relu_grad" {
-                    assert_eq!(planner.rebuilt(of, &plan, &engine.name).unwrap(), engine, "{name}");
-                }
-                line(&engine)
-            }
-            Ok(None) => "none that is exact".to_string(),
-            Err(error) => format!("{}: {}", error.code(), error.message()),
-        };
+        let said = first(planner, &plan, limits, finish == "relu_grad");
         writeln!(text, "{name}, {word}, {finish}: {said}").unwrap();
     }
     text
