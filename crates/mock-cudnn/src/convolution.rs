@@ -223,8 +223,8 @@ impl Convolution {
         pairs.into_iter().map(|(position, tap, element)| (position as usize, tap as usize, element as usize)).collect()
     }
 
-    /// Computes it, from and to where input, filter and result are. Behind it come `finish`, where bias, residual and features are, and its zero: floats,
-    /// which are rounded to the type of the result in the end.
+    /// Computes it, from and to where input, filter and result are. Behind it come `finish`, where bias, residual and features are, and its
+    /// zero: floats, which are rounded to the type of the result in the end.
     ///
     /// # Safety
     /// Their bytes are there, and nothing else uses them.

@@ -131,9 +131,9 @@ impl Planner {
         Ok(engines)
     }
 
-    /// The first engines that the limits allow, at most so many, best first as cuDNN predicts. `wants` says how many bytes of workspace
-    /// the card wants for an engine, which is then in its name; none where the card does not take it. Where it builds the engine for that (`builds`), those
-    /// that are compiled are not built before: it would take as long again.
+    /// The first engines that the limits allow, at most so many, best first as cuDNN predicts. `wants` says how many bytes of workspace the
+    /// card wants for an engine, which is then in its name; none where the card does not take it. Where it builds the engine for that
+    /// (`builds`), those that are compiled are not built before: it would take as long again.
     ///
     /// # Errors
     /// As [`Planner::engines`]; those of `wants`.

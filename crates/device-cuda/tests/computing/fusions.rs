@@ -1,6 +1,7 @@
-//! Which fusions the real cuDNN plans for cards that are not here: a table, which `PLIMSOLL_BLESS=1` writes. Skipped, visibly, where cuDNN is not
-//! installed. A run of the tests compares a few lines, with `PLIMSOLL_FUSIONS=all` all of them: cuDNN compiles for minutes then. Of each fusion it says the first engine that a plan of this project might take: one that gives the same bits each time, computes the
-//! sums as they are written, and keeps to the bound of workspace.
+//! Which fusions the real cuDNN plans for cards that are not here: a table, which `PLIMSOLL_BLESS=1` writes. Skipped, visibly, where cuDNN
+//! is not installed. A run of the tests compares a few lines, with `PLIMSOLL_FUSIONS=all` all of them: cuDNN compiles for minutes then. Of
+//! each fusion it says the first engine that a plan of this project might take: one that gives the same bits each time, computes the sums
+//! as they are written, and keeps to the bound of workspace.
 //!
 //! Activations have their channels last, and filters the channels of the result first: kernels turn TensorFlow's filters (`form.rs`).
 

@@ -386,6 +386,19 @@ fn depthwise_convolutions_are_cut() {
     assert!(depthwise_conv(ConvSpec { axes: Axes::new(&[same(28, 3, 1); 3]).unwrap(), ..spec }, None).is_err());
 }
 
+/// Rows of every length up to three tiles, of which positions see one tap fewer, or two, on either side or on none; whole vectors of channels
+/// and parts of them.
+#[test]
+fn depthwise_convolutions_agree_at_the_edges_of_rows() {
+    for (size, pad, after) in (1..20u64).flat_map(|size| (0..9u64).map(move |at| (size, at / 3, at % 3))) {
+        let Some(room) = (size + pad + after).checked_sub(3) else { continue };
+        let row = WindowAxis { size, positions: room + 1, taps: 3, stride: 1, dilation: 1, pad };
+        for channels in [16, 21] {
+            check_depthwise(&spec(1, channels, channels, &[same(3, 3, 1), row]), 8).unwrap();
+        }
+    }
+}
+
 /// The same with another first axis.
 fn with(mut spec: ConvSpec, change: impl Fn(&mut WindowAxis)) -> ConvSpec {
     change(&mut spec.axes[0]);
