@@ -85,8 +85,9 @@ pub(super) fn prepare(isa: Isa, shape: &Arc<Shape>, result: &[u64], epilogue: Op
     let floats = |count: usize| (count * 4).next_multiple_of(64) + 64;
     let operand_place = finish.as_ref().map_or(0, Finish::scratch);
     let (operand_point, result_point) = (point(block, shape.terms), point(block, width));
-    let result_place = operand_place + floats(planes * operand_point);
-    let mut scratch = result_place + floats(planes * result_point);
+    let operand_end = operand_place + floats(planes * operand_point);
+    let result_place = if is_in_place(shape) { operand_place } else { operand_end };
+    let mut scratch = operand_end.max(result_place + floats(planes * result_point));
     if let Some(finish) = &mut finish
         && waits
     {
@@ -126,6 +127,13 @@ pub(super) fn prepare(isa: Isa, shape: &Arc<Shape>, result: &[u64], epilogue: Op
         finish.describe(&mut prepared);
     }
     Ok(prepared)
+}
+
+/// Whether the results' values take the place of the operand's. They are as many, and a few tiles' results are summed in registers before they
+/// are written: the nearest cache has them already, and the second has room for other things.
+fn is_in_place(shape: &Shape) -> bool {
+    let [panel] = &shape.panels[..] else { return false };
+    shape.width(panel) == shape.terms && shape.terms <= TERMS
 }
 
 impl CpuKernel for Tiles {
@@ -181,7 +189,8 @@ impl Tiles {
         unsafe { self.finish(tiles, &panels, args) }
     }
 
-    /// Multiplies `count` rows with the panel at one point.
+    /// Multiplies `count` rows with the panel at one point. The results may lie where the rows do, if they are as wide and all terms are summed at
+    /// once.
     unsafe fn multiply(&self, panel: &Panel, count: usize, a: *const f32, b: *const f32, c: *mut f32) {
         let Shape { code, terms, .. } = *self.shape;
         if let (Some(few), FEW, 1) = (code.few, terms, panel.vectors) {
