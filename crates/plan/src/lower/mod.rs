@@ -4,6 +4,7 @@
 //! earlier nodes and none by later ones. Beyond that, edges of control are carried on only from works that may fail to works with
 //! an effect, and back: see `effects`. The nodes that they make dead are known by then: see `branch`.
 
+mod agree;
 mod branch;
 mod checkpoint;
 mod effects;
@@ -116,6 +117,7 @@ pub(crate) fn lower(request: &Request<'_>, pruned: &Pruned) -> Result<Lir> {
     lowering.fetches()?;
     lowering.settle_last()?;
     lowering.order_checks();
+    agree::join_agreeing(&mut lowering.lir)?;
     lowering.lir.drop_dead()?;
     Ok(lowering.lir)
 }

@@ -1,0 +1,268 @@
+//! What agrees in a loop is there once. Each list of a gradient counts its tensors, all of them alike: one counter is enough.
+//!
+//! Values that a loop carries agree where they are the same before the first iteration, and each iteration computes them by the same
+//! steps from values that agree.
+
+use std::collections::{HashMap, HashSet};
+
+use plimsoll_base::{DataType, Result};
+use plimsoll_graph::{IdVec, Shape};
+use plimsoll_request::expr::Expr;
+
+use crate::lir::{Home, Lir, ValueId, View, Work, WorkId, WorkKind};
+use crate::plan::DeviceId;
+
+/// What is computed by more steps one behind the other agrees with itself alone.
+const MOST_STEPS: usize = 16;
+
+/// Results of works that are computed once are not larger: a value takes so much at least, however few bytes it has.
+const TINY: u64 = 64;
+
+/// Carries once what agrees in loops, and computes once what works of a body compute alike, as long as it is tiny.
+///
+/// # Errors
+/// INTERNAL where a rule of the LIR is broken.
+pub(super) fn join_agreeing(lir: &mut Lir) -> Result<()> {
+    // A loop comes behind those around it, and behind those whose results it begins with.
+    let loops: Vec<WorkId> = lir.works.iter().filter(|(_, work)| matches!(work.kind, WorkKind::Loop { .. })).map(|(id, _)| id).collect();
+    if loops.is_empty() {
+        return Ok(());
+    }
+    for &id in &loops {
+        let WorkKind::Loop { body, carried, .. } = lir.works[id].kind else { continue };
+        let around = lir.enter(body);
+        let classes = Body::new(lir, id, carried).classes();
+        carry_once(lir, id, &classes);
+        compute_once(lir)?;
+        lir.enter(around);
+    }
+    lir.each_region(Lir::drop_dead)?;
+    lir.sweep();
+    Ok(())
+}
+
+/// A value of a body, by how it is computed.
+#[derive(PartialEq)]
+enum Term<'a> {
+    /// One of the carried values that agree as far as is known, by the first of them.
+    Carried(usize),
+    /// A value by itself.
+    Value(ValueId),
+    Computed {
+        expr: &'a Expr,
+        shape: &'a Shape,
+        device: DeviceId,
+        /// Which of its results.
+        output: usize,
+        /// The operands' terms, by number.
+        operands: Vec<(usize, DataType, &'a Shape)>,
+    },
+}
+
+/// The body of a loop, which is the region at hand.
+struct Body<'a> {
+    lir: &'a Lir,
+    holder: &'a Work,
+    params: Vec<ValueId>,
+    results: &'a [ValueId],
+    definitions: IdVec<ValueId, Option<WorkId>>,
+    uses: IdVec<ValueId, Vec<WorkId>>,
+    /// The works that others wait for.
+    awaited: HashSet<WorkId>,
+}
+
+impl<'a> Body<'a> {
+    fn new(lir: &'a Lir, holder: WorkId, carried: usize) -> Body<'a> {
+        let params = lir.passed(lir.here()).take(carried).collect();
+        let awaited = lir.all().flat_map(|(_, work)| work.after.iter().copied()).collect();
+        let (definitions, uses) = (lir.definitions(), lir.uses());
+        Body { lir, holder: &lir.works[holder], params, results: &lir.region().results, definitions, uses, awaited }
+    }
+
+    /// For each carried value the first one that it agrees with: itself, if there is none before it.
+    fn classes(&self) -> Vec<usize> {
+        let all = 0..self.params.len();
+        let mut classes: Vec<usize> = Vec::with_capacity(all.len());
+        for index in all.clone() {
+            let first = (0..index).find(|other| classes[*other] == *other && self.begin_alike(*other, index));
+            classes.push(first.unwrap_or(index));
+        }
+        loop {
+            let mut terms = Terms { classes: &classes, known: Vec::new(), numbers: HashMap::new() };
+            let keys: Vec<(usize, usize)> = all.clone().map(|index| (classes[index], terms.of(self, self.results[index], 0))).collect();
+            let finer: Vec<usize> = keys.iter().map(|key| keys.iter().position(|other| other == key).unwrap_or(0)).collect();
+            if finer == classes {
+                return classes;
+            }
+            classes = finer;
+        }
+    }
+
+    /// Whether two carried values are the same before the first iteration, and can be one. The first of a loop says whether there is one.
+    fn begin_alike(&self, one: usize, other: usize) -> bool {
+        let lir = self.lir;
+        let [left, right] = [one, other].map(|index| &self.holder.inputs[index]);
+        let is_same = left.value == right.value
+            || match [left, right].map(|view| lir.values[view.value].home) {
+                [Home::Constant(left), Home::Constant(right)] => lir.constant_values[left] == lir.constant_values[right],
+                _ => false,
+            };
+        let device = |index: usize| lir.values[self.params[index]].device;
+        one > 0
+            && is_same
+            && (left.data_type, &left.shape) == (right.data_type, &right.shape)
+            && device(one) == device(other)
+            && self.is_only_carried(one)
+            && self.is_only_carried(other)
+    }
+
+    /// Whether nothing but the next iteration reads what a carried value is then. What reads it as it is now may come before or behind any
+    /// work.
+    fn is_only_carried(&self, index: usize) -> bool {
+        let (param, result) = (self.params[index], self.results[index]);
+        if param == result {
+            return true;
+        }
+        let Some(id) = self.definitions[result] else { return false };
+        let work = &self.lir.works[id];
+        matches!(work.kind, WorkKind::Expr { .. } | WorkKind::Copy)
+            && work.outputs == [result]
+            && self.lir.values[result].previous == Some(param)
+            && work.guard.is_none()
+            && work.after.is_empty()
+            && !self.awaited.contains(&id)
+            && self.uses[result].is_empty()
+            && self.results.iter().filter(|other| **other == result).count() == 1
+    }
+}
+
+/// The terms of a body, each once.
+struct Terms<'a, 'c> {
+    classes: &'c [usize],
+    known: Vec<Term<'a>>,
+    numbers: HashMap<ValueId, usize>,
+}
+
+impl<'a> Terms<'a, '_> {
+    /// The number of a value's term.
+    fn of(&mut self, body: &Body<'a>, value: ValueId, depth: usize) -> usize {
+        if let Some(number) = self.numbers.get(&value) {
+            return *number;
+        }
+        let term = match (body.params.iter().position(|param| *param == value), body.definitions[value]) {
+            (Some(index), _) => Term::Carried(self.classes[index]),
+            (None, Some(id)) if depth < MOST_STEPS && body.lir.works[id].guard.is_none() => {
+                let work = &body.lir.works[id];
+                match &work.kind {
+                    WorkKind::Copy => {
+                        let number = self.of(body, work.inputs[0].value, depth + 1);
+                        self.numbers.insert(value, number);
+                        return number;
+                    }
+                    WorkKind::Expr { expr, shape } => {
+                        let operand = |view: &'a View| (self.of(body, view.value, depth + 1), view.data_type, &view.shape);
+                        let operands = work.inputs.iter().map(operand).collect();
+                        let output = work.outputs.iter().position(|output| *output == value).unwrap_or(0);
+                        Term::Computed { expr, shape, device: work.device, output, operands }
+                    }
+                    _ => Term::Value(value),
+                }
+            }
+            _ => Term::Value(value),
+        };
+        let number = self.known.iter().position(|other| *other == term).unwrap_or(self.known.len());
+        if number == self.known.len() {
+            self.known.push(term);
+        }
+        self.numbers.insert(value, number);
+        number
+    }
+}
+
+/// Leaves out carried values that agree with another one. The body of the loop is the region at hand.
+fn carry_once(lir: &mut Lir, holder: WorkId, classes: &[usize]) {
+    let body = lir.here();
+    let params: Vec<ValueId> = lir.passed(body).collect();
+    let gone: Vec<usize> = (0..classes.len()).filter(|index| classes[*index] != *index).collect();
+    if gone.is_empty() {
+        return;
+    }
+    let definitions = lir.definitions();
+    let mut instead: HashMap<ValueId, ValueId> = HashMap::new();
+    let mut removed: HashSet<WorkId> = HashSet::new();
+    for &index in &gone {
+        let (outputs, results) = (&lir.works[holder].outputs, &lir.region().results);
+        instead.insert(params[index], params[classes[index]]);
+        instead.insert(outputs[index], outputs[classes[index]]);
+        if results[index] != params[index] {
+            removed.extend(definitions[results[index]]);
+        }
+    }
+    let given: HashSet<ValueId> = gone.iter().map(|index| params[*index]).collect();
+    let work = &mut lir.works[holder];
+    for &index in gone.iter().rev() {
+        work.inputs.remove(index);
+        work.outputs.remove(index);
+        lir.regions[body].results.remove(index);
+    }
+    if let WorkKind::Loop { carried, .. } = &mut work.kind {
+        *carried -= gone.len();
+    }
+    lir.regions[body].params.retain(|param| !given.contains(param));
+    lir.regions[body].works.retain(|work| !removed.contains(work));
+    for value in lir.values.values_mut() {
+        if let Home::Given { region, param } = &mut value.home
+            && *region == body
+        {
+            *param -= gone.iter().filter(|index| **index < *param as usize).count() as u32;
+        }
+    }
+    read_instead(lir, &instead);
+}
+
+/// Computes once what works of the region at hand compute alike.
+fn compute_once(lir: &mut Lir) -> Result<()> {
+    let awaited: HashSet<WorkId> = lir.all().flat_map(|(_, work)| work.after.iter().copied()).collect();
+    let mut by_operand: HashMap<ValueId, Vec<WorkId>> = HashMap::new();
+    let mut instead: HashMap<ValueId, ValueId> = HashMap::new();
+    let mut removed: HashSet<WorkId> = HashSet::new();
+    for id in lir.topological()? {
+        let work = &mut lir.works[id];
+        for value in work.inputs.iter_mut().map(|view| &mut view.value).chain(&mut work.guard) {
+            *value = instead.get(value).copied().unwrap_or(*value);
+        }
+        let work = &lir.works[id];
+        let is_tiny = |output: &ValueId| lir.values[*output].home == Home::Arena && lir.values[*output].bytes <= TINY;
+        let may_go = !work.is_root && !work.can_fail() && work.after.is_empty() && !awaited.contains(&id);
+        let Some(first) = work.inputs.first().filter(|_| may_go && work.outputs.iter().all(is_tiny)) else { continue };
+        let others = by_operand.entry(first.value).or_default();
+        match others.iter().find(|other| compute_alike(&lir.works[**other], work)) {
+            Some(other) => {
+                instead.extend(work.outputs.iter().copied().zip(lir.works[*other].outputs.iter().copied()));
+                removed.insert(id);
+            }
+            None => others.push(id),
+        }
+    }
+    lir.region_mut().works.retain(|work| !removed.contains(work));
+    read_instead(lir, &instead);
+    Ok(())
+}
+
+/// Whether two works have the same results.
+fn compute_alike(one: &Work, other: &Work) -> bool {
+    let same = match (&one.kind, &other.kind) {
+        (WorkKind::Expr { expr, shape }, WorkKind::Expr { expr: other, shape: shaped }) => expr == other && shape == shaped,
+        _ => false,
+    };
+    same && (one.device, one.guard, &one.inputs) == (other.device, other.guard, &other.inputs)
+}
+
+/// What reads a value reads the one that is there instead.
+fn read_instead(lir: &mut Lir, instead: &HashMap<ValueId, ValueId>) {
+    let at = |value: &mut ValueId| *value = instead.get(value).copied().unwrap_or(*value);
+    for work in lir.works.values_mut() {
+        work.inputs.iter_mut().map(|view| &mut view.value).chain(&mut work.guard).for_each(at);
+    }
+    lir.regions.values_mut().for_each(|region| region.results.iter_mut().for_each(at));
+}
