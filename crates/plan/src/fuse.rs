@@ -1,6 +1,8 @@
 //! Joins elementwise works with the works that make their operands. Chains of expressions become one expression. An expression on an
 //! anchor becomes its epilogue. A joined value need not exist in memory.
 
+mod bodies;
+
 use std::collections::BTreeSet;
 
 use plimsoll_base::Result;
@@ -35,6 +37,7 @@ pub(crate) fn fuse(request: &Request<'_>, lir: &mut Lir) -> Result<()> {
         join_all(request, lir, &refusing)?;
     }
     patches(request, lir, Stage::Joined, Pass::Fuse)?;
+    bodies::join_in_body(request, lir)?;
     lir.drop_dead()
 }
 
@@ -53,7 +56,7 @@ fn join_all(request: &Request<'_>, lir: &mut Lir, careful: &BTreeSet<DeviceId>) 
         while may_fuse(request, lir)
             && let Some(producer) = candidate(lir, &readers, &definitions, &is_awaited, &refused, id)
         {
-            let joined = join(lir, producer, id)?;
+            let joined = join(lir, producer, id, &[])?;
             let is_fine = |joined: &Work| may_finish(request, joined) && (!is_careful || is_answered(request, joined));
             let Some(joined) = joined.filter(is_fine) else {
                 refused.push(producer);
@@ -206,8 +209,8 @@ fn is_flexible(inputs: &[View], shape: &Shape) -> bool {
     inputs.iter().all(|view| view.elements() == 1 || view.shape == *shape)
 }
 
-/// `id` with `producer` in it; none where they are no expressions or anchors.
-fn join(lir: &Lir, producer: WorkId, id: WorkId) -> Result<Option<Work>> {
+/// `id` with `producer` in it; none where they are no expressions or anchors. It has the results of the producer that are `kept`, too.
+fn join(lir: &Lir, producer: WorkId, id: WorkId, kept: &[ValueId]) -> Result<Option<Work>> {
     let (made, user) = (&lir.works[producer], &lir.works[id]);
     let WorkKind::Expr { expr, shape } = &user.kind else { return Ok(None) };
     let shape = match &made.kind {
@@ -239,7 +242,10 @@ fn join(lir: &Lir, producer: WorkId, id: WorkId) -> Result<Option<Work>> {
             None => operands.register(view)?,
         });
     }
-    let outputs = operands.builder.inline(expr, &registers)?;
+    let mut outputs = operands.builder.inline(expr, &registers)?;
+    for value in kept {
+        outputs.extend(made.outputs.iter().position(|output| output == value).map(|position| results[position]));
+    }
     let joined: Expr = operands.builder.finish(outputs);
     let (kind, nodes) = match anchor {
         // An anchor gives the work its name, however much is fused into it.
@@ -248,7 +254,8 @@ fn join(lir: &Lir, producer: WorkId, id: WorkId) -> Result<Option<Work>> {
     };
     let inputs = made.inputs[..leading].iter().cloned().chain(operands.views).collect();
     let after = [&user.after[..], &made.after].concat();
-    Ok(Some(Work { kind, nodes: nodes.concat(), inputs, after, ..user.clone() }))
+    let outputs = [&user.outputs[..], kept].concat();
+    Ok(Some(Work { kind, nodes: nodes.concat(), inputs, outputs, after, ..user.clone() }))
 }
 
 /// The operands of an expression that is being joined, each once.
