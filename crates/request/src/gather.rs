@@ -76,7 +76,7 @@ pub enum Gather {
     /// `ScatterAdd`, `ScatterNdAdd` and their kin: slices of a variable of `shape` combined with updates, in the order of the
     /// indices. An index is `depth` integers, one for each of the first dimensions. Arguments: the variable, indices (so many),
     /// updates (`[indices] + shape[depth..]`, or one scalar), output: the variable afterwards, which is meant to lie where the
-    /// variable does. After a fault the variable is as before. With `ignore` an index outside takes no effect.
+    /// variable does, and does where `in_place`. After a fault the variable is as before. With `ignore` an index outside takes no effect.
     Scatter {
         op: ScatterOp,
         data_type: DataType,
@@ -86,6 +86,8 @@ pub enum Gather {
         depth: usize,
         scalar_updates: bool,
         ignore: bool,
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        in_place: bool,
     },
     /// `GatherNd`: the slices of `params` that so many indices name, of `depth` integers each, one for each of the first
     /// dimensions. With `ignore` an index outside gives zeros. Arguments: params, indices, output

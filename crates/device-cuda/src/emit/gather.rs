@@ -45,7 +45,7 @@ pub(super) fn emit(gather: &Gather) -> Result<Emitted> {
             };
             rows.emit("segment_ids[{0}] is out of range [0, {1})")
         }
-        Gather::Scatter { op, data_type, index_type, shape, indices, depth: 1, scalar_updates, ignore } if !shape.is_empty() => {
+        Gather::Scatter { op, data_type, index_type, shape, indices, depth: 1, scalar_updates, ignore, .. } if !shape.is_empty() => {
             let rows = Rows {
                 combine: Combine::of_scatter(*op, *data_type)?,
                 data_type: *data_type,

@@ -41,8 +41,16 @@ pub fn unsorted_segment(
     count(&[&[segments], inner].concat())?;
     let (rows, indices) = (segments as usize, count(ids_shape)?);
     let (data_type, parts) = if op == SegmentOp::Sum { summed(data_type) } else { (data_type, 1) };
-    let layout =
-        Layout { rows, inner: count(inner)? * parts, indices, scalar: false, variable: false, ignore: false, dims: vec![segments] };
+    let layout = Layout {
+        rows,
+        inner: count(inner)? * parts,
+        indices,
+        scalar: false,
+        variable: false,
+        ignore: false,
+        by_columns: false,
+        dims: vec![segments],
+    };
     by_index!(index_type, I => match op {
         SegmentOp::Sum => numbers::<I, Add>(data_type, layout),
         SegmentOp::Prod => numbers::<I, Mul>(data_type, layout),
@@ -61,7 +69,7 @@ pub fn unsorted_segment(
 /// outside, "indices[position] is not in [0, limit)" or "does not index into the shape", and INVALID_ARGUMENT where an integer is
 /// divided by 0 or an element is marked again. The variable is then as before, but for marks.
 pub fn scatter(request: &Gather) -> Result<Prepared> {
-    let Gather::Scatter { op, data_type, index_type, shape, indices, depth, scalar_updates, ignore } = request else {
+    let Gather::Scatter { op, data_type, index_type, shape, indices, depth, scalar_updates, ignore, in_place } = request else {
         return Err(Error::internal("not a scatter"));
     };
     if *depth > shape.len() {
@@ -85,6 +93,7 @@ pub fn scatter(request: &Gather) -> Result<Prepared> {
         scalar: *scalar_updates,
         variable: true,
         ignore: *ignore,
+        by_columns: *in_place && *indices <= FEW,
         dims: leading.to_vec(),
     };
     by_index!(*index_type, I => match op {
@@ -101,6 +110,9 @@ pub fn scatter(request: &Gather) -> Result<Prepared> {
         ScatterOp::Mark(Access::ReadWritten) => Ok(prepare::<u8, I, IsWritten>(layout)),
     })
 }
+
+/// So few rows of a result that lies where the variable does are cut into columns. Pieces of rows would be without work but for a few.
+const FEW: u64 = 8;
 
 /// Indices without integers take no memory: a graph may ask for any number of updates.
 const MOST_UPDATES: u64 = 1 << 24;
@@ -252,6 +264,8 @@ struct Layout {
     variable: bool,
     /// Whether an index outside is no fault.
     ignore: bool,
+    /// Whether a piece owns columns of all rows, in place of rows.
+    by_columns: bool,
     /// The dimensions that the integers of an index are of; `rows` are their product.
     dims: Vec<u64>,
 }
@@ -272,7 +286,10 @@ fn prepare<T: Copy + Send + Sync + std::fmt::Debug + 'static, I: Index, F: Combi
     let row_bytes = inner * size_of::<T>();
     // Every piece reads every index: worth it for long rows only.
     let per_row = (row_bytes * (rows + indices) / rows.max(1)) as u64;
-    let cut = Cut::at_most((row_bytes / 32).clamp(1, 16), rows, per_row, 1);
+    let cut = match layout.by_columns {
+        true => Cut::new(inner, (2 * indices * size_of::<T>()) as u64, 64 / size_of::<T>().clamp(1, 64)),
+        false => Cut::at_most((row_bytes / 32).clamp(1, 16), rows, per_row, 1),
+    };
     let touched = if variable { indices } else { rows + indices };
     let cost = Cost { flops: (indices * inner) as f64, bytes: (2 * touched * row_bytes) as f64 };
     let in_place = if variable { vec![(0, 0)] } else { Vec::new() };
@@ -293,16 +310,12 @@ impl<T: Copy + Send + Sync + std::fmt::Debug + 'static, I: Index, F: Combine<T>>
         let depth = self.layout.dims.len();
         // Indices without integers that name rows without elements take no memory: there may be any number of them.
         let indices = if depth == 0 && inner == 0 { 0 } else { indices };
-        let own = self.cut.units(chunks);
+        let units = self.cut.units(chunks);
+        let (own, columns) = if self.layout.by_columns { (0..rows, units) } else { (units, 0..inner) };
         let (index_argument, update_argument, output) = if variable { (1, 2, 3) } else { (1, 0, 2) };
-        // SAFETY: the arguments as documented; pieces write different rows. An output that lies on the variable is not read
-        // through another slice.
-        let (index, updates, result) = unsafe {
-            (
-                args.input::<I>(index_argument, indices * depth),
-                args.input::<T>(update_argument, if scalar { 1 } else { indices * inner }),
-                args.output::<T>(output, own.start * inner..own.end * inner),
-            )
+        // SAFETY: the arguments as documented.
+        let (index, updates) = unsafe {
+            (args.input::<I>(index_argument, indices * depth), args.input::<T>(update_argument, if scalar { 1 } else { indices * inner }))
         };
         let text = match (variable, depth) {
             (false, _) => "segment_ids[{0}] is out of range [0, {1})",
@@ -318,18 +331,28 @@ impl<T: Copy + Send + Sync + std::fmt::Debug + 'static, I: Index, F: Combine<T>>
         if variable && updates.iter().any(|update| F::combine(F::EMPTY, *update).is_none()) {
             return Err(Fault::invalid(F::REFUSED, [0, rows as i64]));
         }
+        // SAFETY: pieces write different rows or columns. An output that lies on the variable is not read through another slice.
+        let part = |rows: Range<usize>| unsafe {
+            args.output::<T>(output, rows.start * inner + columns.start..(rows.end - 1) * inner + columns.end)
+        };
+        let whole = columns == (0..inner);
+        let parts = || own.clone().step_by(if whole { own.len().max(1) } else { 1 }).map(|row| row..if whole { own.end } else { row + 1 });
         if !variable {
-            result.fill(F::EMPTY);
+            parts().for_each(|rows| part(rows).fill(F::EMPTY));
         } else if args.pointers[0] != args.pointers[3] {
-            // SAFETY: argument 0 holds the variable, which is not the output here.
-            result.copy_from_slice(unsafe { &args.input::<T>(0, rows * inner)[own.start * inner..own.end * inner] });
+            for rows in parts() {
+                let from = rows.start * inner + columns.start;
+                let result = part(rows);
+                // SAFETY: argument 0 holds the variable, which is not the output here.
+                result.copy_from_slice(unsafe { &args.input::<T>(0, self.layout.rows * inner)[from..][..result.len()] });
+            }
         }
         for number in 0..indices {
             let Some(at) = self.layout.row(index, number).filter(|row| own.contains(row)) else { continue };
-            let row = &mut result[(at - own.start) * inner..][..inner];
+            let row = part(at..at + 1);
             let done = match scalar {
                 true => row.iter_mut().all(|old| put::<T, F>(old, updates[0])),
-                false => combine_rows::<T, F>(row, &updates[number * inner..][..inner]),
+                false => combine_rows::<T, F>(row, &updates[number * inner..][columns.clone()]),
             };
             if !done {
                 return Err(Fault::invalid(F::REFUSED, [at as i64, rows as i64]));

@@ -14,7 +14,7 @@ fn scatter(
     scalar_updates: bool,
 ) -> Result<Prepared> {
     let shape = shape.to_vec();
-    super::scatter(&Gather::Scatter { op, data_type, index_type, shape, indices, depth: 1, scalar_updates, ignore: false })
+    super::scatter(&Gather::Scatter { op, data_type, index_type, shape, indices, depth: 1, scalar_updates, ignore: false, in_place: false })
 }
 
 fn run_i32(prepared: &Prepared, inputs: &[&[u8]], len: usize) -> std::result::Result<Vec<i32>, Fault> {
@@ -235,7 +235,17 @@ fn indices_of_several_integers() {
     assert_eq!(fault.to_error().message(), "indices[1] does not index into param shape");
     let scatter = |ignore| {
         let (op, data_type, index_type) = (ScatterOp::Add, DataType::Int32, DataType::Int64);
-        let request = Gather::Scatter { op, data_type, index_type, shape: vec![2, 3], indices: 3, depth: 2, scalar_updates: false, ignore };
+        let request = Gather::Scatter {
+            op,
+            data_type,
+            index_type,
+            shape: vec![2, 3],
+            indices: 3,
+            depth: 2,
+            scalar_updates: false,
+            ignore,
+            in_place: false,
+        };
         let inputs = [&bytes(&[0, 0, 0, 0, 0, 0])[..], &bytes(&indices), &bytes(&[5, 6, 7])];
         run_i32(&super::scatter(&request).unwrap(), &inputs, 6)
     };
@@ -247,9 +257,70 @@ fn indices_of_several_integers() {
 fn updates_that_take_no_memory_take_no_time() {
     let scatter = |shape: &[u64], indices, scalar_updates| {
         let (op, data_type, index_type, shape) = (ScatterOp::Add, DataType::Int32, DataType::Int64, shape.to_vec());
-        super::scatter(&Gather::Scatter { op, data_type, index_type, shape, indices, depth: 0, scalar_updates, ignore: false })
+        super::scatter(&Gather::Scatter {
+            op,
+            data_type,
+            index_type,
+            shape,
+            indices,
+            depth: 0,
+            scalar_updates,
+            ignore: false,
+            in_place: false,
+        })
     };
     assert_eq!(run_i32(&scatter(&[0, 3], 1 << 40, false).unwrap(), &[&[], &[], &[]], 0).unwrap(), [0i32; 0]);
     assert_eq!(run_i32(&scatter(&[2], 3, true).unwrap(), &[&bytes(&[1, 2]), &[], &bytes(&[5])], 2).unwrap(), [16, 17]);
     assert_eq!(scatter(&[2], 1 << 40, true).unwrap_err().code(), plimsoll_base::Code::Unimplemented);
+}
+
+#[test]
+fn few_rows_where_the_variable_lies_are_cut_into_columns() {
+    for (op, indices, inner, scalar_updates) in [
+        (ScatterOp::Update, &[3i32][..], 70_000usize, false),
+        (ScatterOp::Add, &[1, 4, 1], 33_001, false),
+        (ScatterOp::Mul, &[0, 0], 40_000, true),
+        (ScatterOp::Update, &[2], 3, false),
+        (ScatterOp::Update, &[], 3, false),
+        (ScatterOp::Update, &[1], 0, false),
+    ] {
+        let request = |in_place| Gather::Scatter {
+            op,
+            data_type: DataType::Int32,
+            index_type: DataType::Int32,
+            shape: vec![5, inner as u64],
+            indices: indices.len() as u64,
+            depth: 1,
+            scalar_updates,
+            ignore: false,
+            in_place,
+        };
+        let variable: Vec<i32> = (0..5 * inner as i32).collect();
+        let updates: Vec<i32> = (0..if scalar_updates { 1 } else { indices.len() * inner } as i32).map(|at| 7 - 3 * at).collect();
+        let inputs = [&bytes(&variable)[..], &bytes(indices), &bytes(&updates)];
+        let expected = run_i32(&super::scatter(&request(false)).unwrap(), &inputs, variable.len()).unwrap();
+        let prepared = super::scatter(&request(true)).unwrap();
+        assert_eq!(prepared.chunks > 1, inner > 3, "{op:?} of {inner}");
+        // A plan from a file may say what does not hold.
+        assert_eq!(run_i32(&prepared, &inputs, variable.len()).unwrap(), expected);
+        let calls: Vec<_> = (0..prepared.chunks).rev().map(|piece| piece..piece + 1).collect();
+        let mut outputs = [vec![0xEE; variable.len() * 4]];
+        run_pieces(&prepared, &inputs, &mut outputs, &calls, &[(0, 0)]).unwrap();
+        assert_eq!(values::<i32>(&outputs[0]), expected);
+    }
+    let (data_type, index_type) = (DataType::Int32, DataType::Int32);
+    let request = Gather::Scatter {
+        op: ScatterOp::Update,
+        data_type,
+        index_type,
+        shape: vec![5, 2],
+        indices: 2,
+        depth: 1,
+        scalar_updates: false,
+        ignore: false,
+        in_place: true,
+    };
+    let inputs = [&bytes(&[0i32; 10])[..], &bytes(&[1i32, 5]), &bytes(&[1i32; 4])];
+    let fault = run_i32(&super::scatter(&request).unwrap(), &inputs, 10).unwrap_err();
+    assert_eq!(fault.to_error().message(), "indices[1] is not in [0, 5)");
 }

@@ -382,6 +382,7 @@ impl Lowering<'_> {
     /// Rows, some of them replaced.
     pub(super) fn scatter(&mut self, id: NodeId, op: ScatterOp, rows: View, indices: View, tensor: View) -> Result<View> {
         let (data_type, shape) = (rows.data_type, rows.shape.clone());
+        let in_place = self.may_change(id, rows.value);
         let request = KernelRequest::Gather(Gather::Scatter {
             op,
             data_type,
@@ -391,9 +392,10 @@ impl Lowering<'_> {
             depth: 1,
             scalar_updates: false,
             ignore: false,
+            in_place,
         });
         let inputs = vec![rows.clone(), indices, tensor];
-        if self.may_change(id, rows.value) {
+        if in_place {
             let value = self.lir.next_version(rows.value, id);
             self.note_newest(value);
             let args = vec![Arg::Output(0), Arg::Input(1), Arg::Input(2), Arg::Output(0)];

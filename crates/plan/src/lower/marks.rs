@@ -399,6 +399,7 @@ impl Lowering<'_> {
             depth: 1,
             scalar_updates: true,
             ignore: false,
+            in_place: is_in_place,
         });
         let inputs = vec![marks.clone(), indices, update];
         let value = if is_in_place {

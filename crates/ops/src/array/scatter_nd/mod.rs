@@ -93,6 +93,7 @@ fn request(cx: &KernelCx<'_>, op: ScatterOp, shape: &[u64], indices: usize, upda
         depth,
         scalar_updates,
         ignore: ignores(cx.attrs())?,
+        in_place: false,
     }))
 }
 

@@ -73,6 +73,7 @@ fn recipe(cx: &KernelCx<'_>) -> Result<Recipe> {
         // A scalar for several elements.
         scalar_updates: cx.dims(2).is_empty() && count != 1,
         ignore: false,
+        in_place: false,
     };
     let values = recipe.input(cx, 2);
     let result = recipe.one(KernelRequest::Gather(scatter), [filled, indices, values], output);

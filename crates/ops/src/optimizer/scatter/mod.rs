@@ -69,6 +69,7 @@ fn prepare(cx: &KernelCx<'_>, op: ScatterOp) -> Result<Call> {
         depth: 1,
         scalar_updates: scalar,
         ignore: false,
+        in_place: false,
     };
     Ok(Call::new(KernelRequest::Gather(request), [0, 1, 2]))
 }

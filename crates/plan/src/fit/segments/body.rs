@@ -318,5 +318,6 @@ fn put(rows: &View) -> KernelRequest {
         depth: 1,
         scalar_updates: false,
         ignore: false,
+        in_place: true,
     })
 }
