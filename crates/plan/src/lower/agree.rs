@@ -98,7 +98,8 @@ impl<'a> Body<'a> {
         }
     }
 
-    /// Whether two carried values are the same before the first iteration, and can be one. The first of a loop says whether there is one.
+    /// Whether two carried values are the same before the first iteration, and the second can be left out. The first of a loop says whether
+    /// there is one.
     fn begin_alike(&self, one: usize, other: usize) -> bool {
         let lir = self.lir;
         let [left, right] = [one, other].map(|index| &self.holder.inputs[index]);
@@ -112,6 +113,7 @@ impl<'a> Body<'a> {
             && is_same
             && (left.data_type, &left.shape) == (right.data_type, &right.shape)
             && device(one) == device(other)
+            && lir.values[self.holder.outputs[other]].home == Home::Arena
             && self.is_only_carried(one)
             && self.is_only_carried(other)
     }
