@@ -5,12 +5,11 @@
 
 use std::collections::{HashMap, HashSet};
 
-use plimsoll_base::{DataType, Result};
-use plimsoll_graph::{IdVec, Shape};
+use plimsoll_base::Result;
+use plimsoll_graph::{HostTensor, IdVec, Shape};
 use plimsoll_request::expr::Expr;
 
 use crate::lir::{Home, Lir, ValueId, View, Work, WorkId, WorkKind};
-use crate::plan::DeviceId;
 
 /// What is computed by more steps one behind the other agrees with itself alone.
 const MOST_STEPS: usize = 16;
@@ -42,21 +41,32 @@ pub(super) fn join_agreeing(lir: &mut Lir) -> Result<()> {
 }
 
 /// A value of a body, by how it is computed.
-#[derive(PartialEq)]
 enum Term<'a> {
     /// One of the carried values that agree as far as is known, by the first of them.
     Carried(usize),
     /// A value by itself.
     Value(ValueId),
-    Computed {
-        expr: &'a Expr,
-        shape: &'a Shape,
-        device: DeviceId,
-        /// Which of its results.
-        output: usize,
-        /// The operands' terms, by number.
-        operands: Vec<(usize, DataType, &'a Shape)>,
-    },
+    /// A result of a work.
+    Computed { expr: &'a Expr, shape: &'a Shape, work: &'a Work, output: usize },
+}
+
+impl Term<'_> {
+    /// Whether another term is the same, if their operands are.
+    fn is(&self, other: &Term<'_>) -> bool {
+        match (self, other) {
+            (Term::Carried(one), Term::Carried(other)) => one == other,
+            (Term::Value(one), Term::Value(other)) => one == other,
+            (
+                Term::Computed { expr, shape, work, output },
+                Term::Computed { expr: other, shape: shaped, work: working, output: number },
+            ) => {
+                let alike = |(one, other): (&View, &View)| (one.data_type, &one.shape) == (other.data_type, &other.shape);
+                (expr, shape, work.device, output) == (other, shaped, working.device, number)
+                    && work.inputs.iter().zip(&working.inputs).all(alike)
+            }
+            _ => false,
+        }
+    }
 }
 
 /// The body of a loop, which is the region at hand.
@@ -66,17 +76,39 @@ struct Body<'a> {
     params: Vec<ValueId>,
     results: &'a [ValueId],
     definitions: IdVec<ValueId, Option<WorkId>>,
-    uses: IdVec<ValueId, Vec<WorkId>>,
-    /// The works that others wait for.
-    awaited: HashSet<WorkId>,
+    /// By parameter: which of the carried values it is.
+    carried: HashMap<ValueId, usize>,
+    /// For each carried value whether nothing but the next iteration reads what it is then. What reads it as it is now may come before or
+    /// behind any work.
+    is_only_carried: Vec<bool>,
 }
 
 impl<'a> Body<'a> {
     fn new(lir: &'a Lir, holder: WorkId, carried: usize) -> Body<'a> {
-        let params = lir.passed(lir.here()).take(carried).collect();
-        let awaited = lir.all().flat_map(|(_, work)| work.after.iter().copied()).collect();
+        let params: Vec<ValueId> = lir.passed(lir.here()).take(carried).collect();
+        let results = &lir.region().results[..];
+        let awaited: HashSet<WorkId> = lir.all().flat_map(|(_, work)| work.after.iter().copied()).collect();
         let (definitions, uses) = (lir.definitions(), lir.uses());
-        Body { lir, holder: &lir.works[holder], params, results: &lir.region().results, definitions, uses, awaited }
+        let mut times: HashMap<ValueId, usize> = HashMap::new();
+        results.iter().for_each(|result| *times.entry(*result).or_default() += 1);
+        let hands_on = |id: WorkId, param: ValueId, result: ValueId| {
+            let work = &lir.works[id];
+            matches!(work.kind, WorkKind::Expr { .. } | WorkKind::Copy)
+                && work.outputs == [result]
+                && lir.values[result].previous == Some(param)
+                && work.guard.is_none()
+                && work.after.is_empty()
+                && !awaited.contains(&id)
+                && uses[result].is_empty()
+                && times[&result] == 1
+        };
+        let is_only_carried = params
+            .iter()
+            .zip(results)
+            .map(|(param, result)| param == result || definitions[*result].is_some_and(|id| hands_on(id, *param, *result)));
+        let is_only_carried = is_only_carried.collect();
+        let carried = params.iter().copied().zip(0..).collect();
+        Body { lir, holder: &lir.works[holder], params, results, definitions, carried, is_only_carried }
     }
 
     /// For each carried value the first one that it agrees with: itself, if there is none before it.
@@ -87,15 +119,19 @@ impl<'a> Body<'a> {
             let first = (0..index).find(|other| classes[*other] == *other && self.begin_alike(*other, index));
             classes.push(first.unwrap_or(index));
         }
-        loop {
-            let mut terms = Terms { classes: &classes, known: Vec::new(), numbers: HashMap::new() };
-            let keys: Vec<(usize, usize)> = all.clone().map(|index| (classes[index], terms.of(self, self.results[index], 0))).collect();
-            let finer: Vec<usize> = keys.iter().map(|key| keys.iter().position(|other| other == key).unwrap_or(0)).collect();
+        while classes.iter().enumerate().any(|(index, first)| index != *first) {
+            let mut terms = Terms { classes: &classes, known: HashMap::new(), count: 0, numbers: HashMap::new() };
+            let mut first_of: HashMap<(usize, usize), usize> = HashMap::new();
+            let finer: Vec<usize> = all
+                .clone()
+                .map(|index| *first_of.entry((classes[index], terms.of(self, self.results[index], 0))).or_insert(index))
+                .collect();
             if finer == classes {
-                return classes;
+                break;
             }
             classes = finer;
         }
+        classes
     }
 
     /// Whether two carried values are the same before the first iteration, and the second can be left out. The first of a loop says whether
@@ -103,45 +139,34 @@ impl<'a> Body<'a> {
     fn begin_alike(&self, one: usize, other: usize) -> bool {
         let lir = self.lir;
         let [left, right] = [one, other].map(|index| &self.holder.inputs[index]);
-        let is_same = left.value == right.value
-            || match [left, right].map(|view| lir.values[view.value].home) {
-                [Home::Constant(left), Home::Constant(right)] => lir.constant_values[left] == lir.constant_values[right],
-                _ => false,
-            };
         let device = |index: usize| lir.values[self.params[index]].device;
         one > 0
-            && is_same
             && (left.data_type, &left.shape) == (right.data_type, &right.shape)
             && device(one) == device(other)
+            && self.is_only_carried[one]
+            && self.is_only_carried[other]
             && lir.values[self.holder.outputs[other]].home == Home::Arena
-            && self.is_only_carried(one)
-            && self.is_only_carried(other)
+            && (left.value == right.value || self.is_same_number(left.value, right.value))
     }
 
-    /// Whether nothing but the next iteration reads what a carried value is then. What reads it as it is now may come before or behind any
-    /// work.
-    fn is_only_carried(&self, index: usize) -> bool {
-        let (param, result) = (self.params[index], self.results[index]);
-        if param == result {
-            return true;
-        }
-        let Some(id) = self.definitions[result] else { return false };
-        let work = &self.lir.works[id];
-        matches!(work.kind, WorkKind::Expr { .. } | WorkKind::Copy)
-            && work.outputs == [result]
-            && self.lir.values[result].previous == Some(param)
-            && work.guard.is_none()
-            && work.after.is_empty()
-            && !self.awaited.contains(&id)
-            && self.uses[result].is_empty()
-            && self.results.iter().filter(|other| **other == result).count() == 1
+    /// Whether two values are constants with the same elements, and that is soon seen.
+    fn is_same_number(&self, one: ValueId, other: ValueId) -> bool {
+        let constant = |value: ValueId| match self.lir.values[value].home {
+            Home::Constant(constant) => Some(&self.lir.constant_values[constant]),
+            _ => None,
+        };
+        let (Some(one), Some(other)) = (constant(one), constant(other)) else { return false };
+        let is_short = |tensor: &HostTensor| tensor.splat().is_some() || tensor.byte_len() <= TINY;
+        is_short(one) && is_short(other) && one == other
     }
 }
 
 /// The terms of a body, each once.
 struct Terms<'a, 'c> {
     classes: &'c [usize],
-    known: Vec<Term<'a>>,
+    /// With their numbers, by the numbers of their operands.
+    known: HashMap<Vec<usize>, Vec<(Term<'a>, usize)>>,
+    count: usize,
     numbers: HashMap<ValueId, usize>,
 }
 
@@ -151,33 +176,29 @@ impl<'a> Terms<'a, '_> {
         if let Some(number) = self.numbers.get(&value) {
             return *number;
         }
-        let term = match (body.params.iter().position(|param| *param == value), body.definitions[value]) {
-            (Some(index), _) => Term::Carried(self.classes[index]),
-            (None, Some(id)) if depth < MOST_STEPS && body.lir.works[id].guard.is_none() => {
-                let work = &body.lir.works[id];
-                match &work.kind {
-                    WorkKind::Copy => {
-                        let number = self.of(body, work.inputs[0].value, depth + 1);
-                        self.numbers.insert(value, number);
-                        return number;
-                    }
-                    WorkKind::Expr { expr, shape } => {
-                        let operand = |view: &'a View| (self.of(body, view.value, depth + 1), view.data_type, &view.shape);
-                        let operands = work.inputs.iter().map(operand).collect();
-                        let output = work.outputs.iter().position(|output| *output == value).unwrap_or(0);
-                        Term::Computed { expr, shape, device: work.device, output, operands }
-                    }
-                    _ => Term::Value(value),
-                }
+        let maker = body.definitions[value].map(|id| &body.lir.works[id]).filter(|work| depth < MOST_STEPS && work.guard.is_none());
+        let number = match (body.carried.get(&value), maker.map(|work| (work, &work.kind))) {
+            (Some(index), _) => self.number(Vec::new(), Term::Carried(self.classes[*index])),
+            (None, Some((work, WorkKind::Copy))) => self.of(body, work.inputs[0].value, depth + 1),
+            (None, Some((work, WorkKind::Expr { expr, shape }))) => {
+                let operands: Vec<usize> = work.inputs.iter().map(|view| self.of(body, view.value, depth + 1)).collect();
+                let output = work.outputs.iter().position(|output| *output == value).unwrap_or(0);
+                self.number(operands, Term::Computed { expr, shape, work, output })
             }
-            _ => Term::Value(value),
+            _ => self.number(Vec::new(), Term::Value(value)),
         };
-        let number = self.known.iter().position(|other| *other == term).unwrap_or(self.known.len());
-        if number == self.known.len() {
-            self.known.push(term);
-        }
         self.numbers.insert(value, number);
         number
+    }
+
+    fn number(&mut self, operands: Vec<usize>, term: Term<'a>) -> usize {
+        let alike = self.known.entry(operands).or_default();
+        if let Some((_, number)) = alike.iter().find(|(other, _)| other.is(&term)) {
+            return *number;
+        }
+        self.count += 1;
+        alike.push((term, self.count));
+        self.count
     }
 }
 
