@@ -377,7 +377,17 @@ pub fn gathers(seed: u64) -> Vec<Case> {
                 let ids = indices(&mut making, index_type, named, rows);
                 let updates = making.elements(data_type, if scalar_updates { 1 } else { named * inner });
                 let shape = vec![rows, inner];
-                let gather = Gather::Scatter { op, data_type, index_type, shape, indices: named, depth: 1, scalar_updates, ignore: false, in_place: false };
+                let gather = Gather::Scatter {
+                    op,
+                    data_type,
+                    index_type,
+                    shape,
+                    indices: named,
+                    depth: 1,
+                    scalar_updates,
+                    ignore: false,
+                    in_place: false,
+                };
                 (KernelRequest::Gather(gather), vec![variable, ids, updates], vec![data_type, index_type, data_type], data_type)
             }
             _ => {
@@ -538,8 +548,17 @@ pub fn faults() -> Vec<Case> {
     add(KernelRequest::Gather(segment), vec![floats(6), ints(&[-1, 0, 4])], vec![float, index_type]);
     for wrong in [-1, 5] {
         let (op, shape) = (ScatterOp::Add, vec![5, 2]);
-        let scatter =
-            Gather::Scatter { op, data_type: float, index_type, shape, indices: 3, depth: 1, scalar_updates: false, ignore: false, in_place: false };
+        let scatter = Gather::Scatter {
+            op,
+            data_type: float,
+            index_type,
+            shape,
+            indices: 3,
+            depth: 1,
+            scalar_updates: false,
+            ignore: false,
+            in_place: false,
+        };
         add(KernelRequest::Gather(scatter), vec![floats(10), ints(&[0, wrong, 1]), floats(6)], vec![float, index_type, float]);
     }
     let inputs = vec![floats(10), floats(10), floats(6), floats(1), ints(&[0, 1, 5])];

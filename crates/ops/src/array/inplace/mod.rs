@@ -53,7 +53,17 @@ fn recipe(cx: &KernelCx<'_>, op: ScatterOp) -> Result<Recipe> {
     let (row, rows) = (e.input(index_type)?, e.number(index_type, shape[0].max(1) as f64)?);
     let row = e.binary(BinaryOp::FloorMod, row, rows)?;
     let rows = recipe.expression(e.finish(vec![row]), [i], [count]).swap_remove(0);
-    let request = Gather::Scatter { op, data_type, index_type, shape, indices: count, depth: 1, scalar_updates: false, ignore: false, in_place: false };
+    let request = Gather::Scatter {
+        op,
+        data_type,
+        index_type,
+        shape,
+        indices: count,
+        depth: 1,
+        scalar_updates: false,
+        ignore: false,
+        in_place: false,
+    };
     let result = recipe.one(KernelRequest::Gather(request), [x, rows, v], cx.outputs[0].clone());
     Ok(recipe.finish([result]))
 }
