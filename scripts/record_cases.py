@@ -218,6 +218,48 @@ def residuals():
     return True
 
 
+def attentions():
+    """Attention of bfloat16 and half: behind each other, with masks that are added, of uneven lengths, of one head, and such as engines do not
+    compute, with its gradients."""
+    x, y = inputs()
+
+    def dense(rows, name, columns):
+        start = tf1.random_normal_initializer(stddev=0.15, seed=len(name) + columns)
+        weights = tf1.get_variable(name, [rows.shape[-1], columns], initializer=start, use_resource=True)
+        return tf.matmul(rows, tf.cast(weights, rows.dtype))
+
+    def heads(rows, name, length, count, size, low):
+        split = tf.reshape(tf.cast(dense(rows, name, count * size), low), [-1, length, count, size])
+        return tf.transpose(split, [0, 2, 1, 3])
+
+    def attend(rows, others, name, lengths, count, size, low, between=lambda scores: scores, narrow=False):
+        query = heads(rows, f"{name}_query", lengths[0], count, size, low)
+        key, value = [heads(others, f"{name}_{part}", lengths[1], count, size, low) for part in ("key", "value")]
+        scores = tf.matmul(query, key, transpose_b=True)
+        scores = between((scores if narrow else tf.cast(scores, tf.float32)) * tf.cast(size**-0.5, low if narrow else tf.float32))
+        mixed = tf.matmul(tf.cast(tf.nn.softmax(scores), low), value)
+        mixed = tf.reshape(tf.transpose(mixed, [0, 2, 1, 3]), [-1, count * size])
+        return rows + dense(tf.cast(mixed, tf.float32), f"{name}_out", 16)
+
+    # 12 words of 16 numbers for each example, and 7 words of another text.
+    words, text = [tf.reshape(dense(x, name, length * 16), [-1, 16]) for name, length in (("words", 12), ("text", 7))]
+    later = tf.constant(np.triu(np.full([12, 12], -1e9, np.float32), 1))
+    words = attend(words, words, "causal", [12, 12], 2, 8, tf.bfloat16, lambda scores: scores + later)
+    seen = tf.reshape(tf.cast(x[:, :1] > 0, tf.float32), [-1, 1, 1, 1]) * tf.constant([[[[0.0] * 5 + [-10000.0] * 2]]])
+    words = attend(words, text, "across", [12, 7], 2, 8, tf.bfloat16, lambda scores: scores + seen)
+    words = attend(words, words, "narrow", [12, 12], 1, 16, tf.bfloat16, narrow=True)
+    words = attend(words, words, "halves", [12, 12], 1, 8, tf.half)
+    # Its gradient stays as it is: that of the mask is wanted, too.
+    worth = tf1.get_variable("worth", [12, 12], initializer=tf1.zeros_initializer(), use_resource=True)
+    words = attend(words, words, "worth", [12, 12], 2, 8, tf.bfloat16, lambda scores: scores + worth)
+    logits = dense(tf.reduce_mean(tf.reshape(words, [-1, 12, 16]), 1), "last", 3)
+    loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=y, logits=logits), name="loss")
+    tf.identity(logits, name="logits")
+    tf1.train.GradientDescentOptimizer(0.05).minimize(loss, name="train")
+    tf1.variables_initializer(tf1.global_variables(), name="init")
+    return True
+
+
 def product(operands, result):
     """The product that books show: operands and result on devices, None for wherever."""
     def build():
@@ -261,6 +303,9 @@ def main():
     record("dropouts", dropouts, batches(3, 192), ["loss:0"], ["train"], note="random numbers that gradients need again")
     record("skips", skips, batches(3, 48), ["loss:0"], ["train"], note="activations that gradients ask for a sign")
     record("residuals_bf16", residuals, batches(3, 48), ["loss:0"], ["train"], note="residual blocks of bfloat16", rtol=2e-3, atol=2e-3)
+    texts = list(batches(4, 12))
+    record("attention_bf16", attentions, [(feed, ["loss:0"], ["train"]) for feed in texts[:3]] + [(texts[3], ["logits:0"], [])],
+           note="attention of bfloat16 and half", rtol=4e-3, atol=4e-3)
     for name, build, note in [
         ("product", product(None, None), "a product, wherever"), ("product_of_cpu", product("/cpu:0", None), "operands on /cpu:0"),
         ("product_on_gpu2", product("/gpu:2", "/gpu:2"), "all on /gpu:2"),

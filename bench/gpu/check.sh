@@ -139,8 +139,8 @@ part conformance 60 tests computing card::card_conformance --exact
 part commits 45 tests computing card::card_commits --exact
 part killed 30 tests computing card::card_killed --exact
 # shellcheck disable=SC2086
-part kernels 150 tests kernels --skip cudnn:: ${PLIMSOLL_CHECK_KERNELS:-}
-part cudnn 120 tests kernels cudnn::
+part kernels 150 tests kernels --skip cudnn:: --skip attending:: ${PLIMSOLL_CHECK_KERNELS:-}
+part cudnn 120 tests kernels cudnn:: attending::
 part bits 40 bits
 part line 20 line
 export PLIMSOLL_CHECK_PROGRAM="$here/plimsoll verify $here/cases/mlp_adam_resource --json"

@@ -1,4 +1,4 @@
-//! The library of a card with cuDNN: its convolutions and products, beside the kernels that this crate writes.
+//! The library of a card with cuDNN: its convolutions, products and attention, beside the kernels that this crate writes.
 //!
 //! A product of two dense matrices is a convolution of 1x1, and several at once are one in groups: of these cuDNN has engines for whole floats, too,
 //! and it plans them in less than a millisecond. Its own products have neither without a card. The form is the one whose filter is a matrix as it lies.
@@ -21,7 +21,8 @@ use plimsoll_request::anchor::{Anchor, Epilogue};
 use plimsoll_request::conv::ConvSpec;
 use plimsoll_request::window::Layout;
 
-use crate::cudnn::{ConvolutionKind, ConvolutionPlan, Cudnn, Engine, EngineLimits, EngineName, Finish, PlanFor, Planner};
+use crate::attend::Attending;
+use crate::cudnn::{ConvolutionKind, Cudnn, Engine, EngineLimits, EngineName, Finish, GraphPlan, PlanFor, Planner};
 use crate::emit::{self, Convolution, Emitted, KernelArg};
 use crate::finishing::Finishing;
 use crate::form::{Form, Place, as_convolution, moved_seconds};
@@ -58,7 +59,7 @@ struct Ways {
 }
 
 /// An engine that was asked for: of a name, or the first within the limits.
-type Wanted = (ConvolutionPlan, Option<EngineName>);
+type Wanted = (GraphPlan, Option<EngineName>);
 
 /// Bytes of channels that tensor cores take at once.
 const WORD: usize = 16;
@@ -198,7 +199,7 @@ impl Asked<'_> {
         emitted.before = before.len();
         emitted.kernels.splice(0..0, before.into_iter().chain(behind));
         let tensors = tensors.into_iter().chain(further).collect();
-        let plan = form.plan;
+        let plan = GraphPlan::from(&form.plan);
         emitted.convolution = Some(Convolution { plan, engine: engine.clone(), limits, tensors, workspace: KernelArg::Between(0) });
         Ok(emitted)
     }
@@ -251,17 +252,18 @@ impl CudnnLibrary {
         CudnnLibrary { tuned, ..self }
     }
 
-    /// The engine of a convolution that cuDNN predicts to be the best; none where there is none within the limits, and where cuDNN refuses
+    /// The engine of a graph that cuDNN predicts to be the best; none where there is none within the limits, and where cuDNN refuses
     /// the graph.
     ///
     /// # Errors
     /// Those of a card that has no room, or is lost.
-    pub fn engine(&self, plan: &ConvolutionPlan) -> Result<Option<Engine>> {
-        self.once((*plan, None), || Ok(self.engines(plan, 1)?.into_iter().next()))
+    pub fn engine(&self, plan: impl Into<GraphPlan>) -> Result<Option<Engine>> {
+        let plan = plan.into();
+        self.once((plan, None), || Ok(self.engines(&plan, 1)?.into_iter().next()))
     }
 
     /// The first engines of a convolution within the limits, at most so many.
-    fn engines(&self, plan: &ConvolutionPlan, most: usize) -> Result<Vec<Engine>> {
+    fn engines(&self, plan: &GraphPlan, most: usize) -> Result<Vec<Engine>> {
         let wants = |name: &EngineName| Ok(Some(name.workspace));
         match &self.card {
             Some(cudnn) => cudnn.choose(plan, self.limits, most),
@@ -273,7 +275,7 @@ impl CudnnLibrary {
     }
 
     /// The engine of that name, where the limits allow it and it wants no more than its name says.
-    fn named(&self, plan: &ConvolutionPlan, name: &EngineName) -> Result<Option<Engine>> {
+    fn named(&self, plan: &GraphPlan, name: &EngineName) -> Result<Option<Engine>> {
         self.once((*plan, Some(name.clone())), || {
             let found = match &self.card {
                 Some(cudnn) => cudnn.named(plan, name)?,
@@ -281,7 +283,7 @@ impl CudnnLibrary {
             };
             let is_fine = |engine: &Engine| {
                 let wanted = engine.name.workspace;
-                wanted <= name.workspace && name.workspace <= self.limits.workspace && self.limits.allow(engine, plan.spec.data_type)
+                wanted <= name.workspace && name.workspace <= self.limits.workspace && self.limits.allow(engine, plan.data_type())
             };
             Ok(found.filter(is_fine).map(|engine| Engine { name: name.clone(), ..engine }))
         })
@@ -325,7 +327,7 @@ impl CudnnLibrary {
             match name.parse::<EngineName>() {
                 Ok(name) if timed.is_none() => {
                     if let Some(form) = asked.form_of(&name) {
-                        timed = self.named(&form.plan, &name)?;
+                        timed = self.named(&GraphPlan::from(&form.plan), &name)?;
                     }
                 }
                 Ok(_) => {}
@@ -404,6 +406,29 @@ impl CudnnLibrary {
         Ok(variant)
     }
 
+    /// The variant of attention, or of its gradient.
+    ///
+    /// # Errors
+    /// UNIMPLEMENTED where there is no engine, and where its parts are predicted to be faster.
+    fn attention(&self, spec: &DeviceSpec, attending: &Attending) -> Result<Variant> {
+        let plan = attending.plan();
+        let engine = if attending.may_be_computed() { self.engine(&plan)? } else { None };
+        let engine = engine.ok_or_else(|| Error::unimplemented("attention for which cuDNN has no engine"))?;
+        let seconds = attending.engine_seconds(spec, &engine);
+        let parts = attending.parts().iter().map(|part| self.seconds(spec, part)).sum::<Result<f64>>()?;
+        let parts = parts + attending.moved_seconds(spec);
+        if seconds >= parts && self.mode != CudnnMode::Always {
+            return Err(Error::unimplemented("attention whose parts are predicted to be faster"));
+        }
+        attending.variant(&engine.name, self.limits, Some(seconds))
+    }
+
+    /// The predicted seconds of a request.
+    fn seconds(&self, spec: &DeviceSpec, request: &KernelRequest) -> Result<f64> {
+        let first = self.variants(spec, request)?.into_iter().next();
+        Ok(first.map_or(0.0, |first| first.steps.iter().filter_map(|step| step.seconds).sum()))
+    }
+
     /// The variants of this crate's kernels; none where there are none for it.
     fn kernels(spec: &DeviceSpec, request: &KernelRequest) -> Result<Option<Variant>> {
         match CudaLibrary.variants(spec, request) {
@@ -416,6 +441,9 @@ impl CudnnLibrary {
 
 impl Library for CudnnLibrary {
     fn variants(&self, spec: &DeviceSpec, request: &KernelRequest) -> Result<Vec<Variant>> {
+        if let Some(attending) = Attending::of(request) {
+            return self.attention(spec, &attending).map(|variant| vec![variant]);
+        }
         let Some(asked) = Asked::of(request) else { return CudaLibrary.variants(spec, request) };
         let kernels = CudnnLibrary::kernels(spec, request)?;
         let Ways { engines, bare, kernels_first, kernels: measured } = self.ways(spec, request, &asked, kernels.as_ref())?;
@@ -441,6 +469,10 @@ impl Library for CudnnLibrary {
     /// Each engine of this version is known by its name: whether the card has it with so much workspace, it says when a program is loaded.
     fn has(&self, spec: &DeviceSpec, request: &KernelRequest, variant: &Variant) -> Result<bool> {
         let named = variant.name.parse::<EngineName>().ok().filter(|name| name.version == self.planner.version());
+        if let (Some(engine), Some(attending)) = (&named, Attending::of(request)) {
+            let is_fine = engine.workspace <= self.limits.workspace && attending.is_of(engine);
+            return Ok(is_fine && attending.variant(engine, self.limits, None)? == variant.without_seconds());
+        }
         match (named, Asked::of(request)) {
             (Some(engine), Some(asked)) if engine.workspace <= self.limits.workspace && asked.form_of(&engine).is_some() => {
                 let made = self.variant(&asked, (&engine, None), CudnnLibrary::kernels(spec, request)?.as_ref(), None)?;
@@ -464,8 +496,8 @@ impl CudaSource for CudnnLibrary {
         let Some(asked) = Asked::of(request) else { return CudaLibrary.candidates(spec, request, engines) };
         let kernels = CudnnLibrary::kernels(spec, request)?;
         let all = |finish: Finish| -> Result<Vec<Engine>> {
-            let plain = asked.form_with(finish).map_or(Ok(Vec::new()), |form| self.engines(&form.plan, engines))?;
-            let padded = self.padded(&asked, finish).map_or(Ok(Vec::new()), |form| self.engines(&form.plan, engines))?;
+            let plain = asked.form_with(finish).map_or(Ok(Vec::new()), |form| self.engines(&GraphPlan::from(&form.plan), engines))?;
+            let padded = self.padded(&asked, finish).map_or(Ok(Vec::new()), |form| self.engines(&GraphPlan::from(&form.plan), engines))?;
             Ok(plain.into_iter().chain(padded.into_iter().map(with_padding)).collect())
         };
         let bare = all(Finish::NONE)?;
@@ -483,6 +515,9 @@ impl CudaSource for CudnnLibrary {
     }
 
     fn code(&self, call: &KernelCall) -> Result<Emitted> {
+        if let (Ok(engine), Some(attending)) = (call.variant.name.parse::<EngineName>(), Attending::of(&call.request)) {
+            return Ok(attending.emitted(&engine, self.limits));
+        }
         match (call.variant.name.parse::<EngineName>(), Asked::of(&call.request)) {
             (Ok(engine), Some(asked)) => asked.emitted(&engine, self.limits),
             (Ok(engine), None) => Err(Error::internal(format!("{engine} of a request that it cannot compute"))),

@@ -6,6 +6,7 @@
 //!
 //! Without a card the driver and the compiler are mocks (`mock-driver`), opened by path as the real ones are: `tests/computing`.
 
+mod attend;
 mod compile;
 mod compute;
 mod convolve;
@@ -26,7 +27,9 @@ mod toolkit;
 pub use compile::Compiler;
 pub use compute::{CudaCard, CudaDevice, GraphUse, Measured};
 pub use convolve::CudnnLibrary;
-pub use cudnn::{ConvolutionKind, ConvolutionPlan, Engine, EngineLimits, EngineName, Finish, Lying, PlanFor, Planner};
+pub use cudnn::{
+    AttentionPlan, ConvolutionKind, ConvolutionPlan, Engine, EngineLimits, EngineName, Finish, GraphPlan, Lying, PlanFor, Planner,
+};
 pub use driver::{CudaDriver, DriverCard};
 pub use libraries::{ComputeLibrary, Found, Seen};
 pub use library::can_load;

@@ -351,6 +351,7 @@ fn prepared(isa: Isa, request: &KernelRequest, order: Order) -> Result<Made> {
         Require(requirement) => check::require(fault(*requirement)).into(),
         Nothing => check::nothing().into(),
         Exprs(_) => return Err(Error::unimplemented("an expression of several groups of tensors in one kernel")),
+        ScaledAttention(_) | ScaledAttentionGrad(_) => return Err(Error::unimplemented("attention of narrow floats in one kernel")),
         Named(name) => return Err(Error::unimplemented(format!("no kernel is called {name}"))),
     })
 }

@@ -28,7 +28,7 @@ fn class_of(request: &KernelRequest) -> Class {
         Expr { .. } | Exprs(_) | RowWise(_) => Class::Expression,
         Anchor { anchor: self::Anchor::Product(DataType::Float | DataType::Half | DataType::Bfloat16, _), .. } => Class::Product,
         Anchor { anchor: self::Anchor::Product(..), .. } => Class::GenericProduct,
-        Attention(_) => Class::Product,
+        Attention(_) | ScaledAttention(_) | ScaledAttentionGrad(_) => Class::Product,
         Bands(_) => Class::Convolution,
         Anchor { anchor: self::Anchor::Conv(_) | self::Anchor::ConvBackpropInput(_), .. } => Class::Convolution,
         Anchor { anchor: self::Anchor::DepthwiseConv(_), .. } => Class::Depthwise,

@@ -297,6 +297,8 @@ fn element_type(request: &KernelRequest) -> Option<DataType> {
         | KernelRequest::Exprs(_)
         | KernelRequest::Anchor { .. }
         | KernelRequest::Attention(_)
+        | KernelRequest::ScaledAttention(_)
+        | KernelRequest::ScaledAttentionGrad(_)
         | KernelRequest::Bands(_)
         | KernelRequest::RowWise(_)
         | KernelRequest::ConvBackpropFilter { .. }

@@ -20,10 +20,18 @@ pub mod kind {
     pub const GRAPH: c_int = 15;
     pub const PACK: c_int = 16;
     pub const TENSOR: c_int = 17;
+    pub const PRODUCT: c_int = 18;
+    pub const MULTIPLIED: c_int = 19;
+    pub const REDUCTION: c_int = 21;
+    pub const REDUCED: c_int = 22;
+    pub const SEEN: c_int = 31;
     pub const PROPERTIES: c_int = 38;
+    pub const ATTENTION: c_int = 41;
 
-    pub const ALL: [c_int; 15] =
-        [POINTWISE, WINDOW, ENGINE, CHOICE, HEURISTICS, PLAN, KNOB, FORWARD, BY_FILTER, BY_INPUT, ON_EACH, GRAPH, PACK, TENSOR, PROPERTIES];
+    pub const ALL: [c_int; 21] = [
+        POINTWISE, WINDOW, ENGINE, CHOICE, HEURISTICS, PLAN, KNOB, FORWARD, BY_FILTER, BY_INPUT, ON_EACH, GRAPH, PACK, TENSOR, PRODUCT,
+        MULTIPLIED, REDUCTION, REDUCED, SEEN, PROPERTIES, ATTENTION,
+    ];
 }
 
 /// The type of an attribute's elements, by its number in `cudnnBackendAttributeType_t`, and their bytes.
@@ -44,6 +52,7 @@ pub const POINTWISE_MODE: Element = Element(14, 4);
 pub const NUMERICAL_NOTE: Element = Element(11, 4);
 pub const DESCRIPTOR: Element = Element(15, 8);
 pub const BEHAVIOUR_NOTE: Element = Element(19, 4);
+pub const REDUCTION_OPERATOR: Element = Element(18, 4);
 pub const INTEGER_4: Element = Element(23, 4);
 pub const CHARACTER: Element = Element(24, 1);
 
@@ -63,6 +72,11 @@ pub fn attribute(of: c_int, name: c_int) -> Option<Attribute> {
         (kind::POINTWISE, 1) | (kind::WINDOW, 100) => (TYPE, false),
         (kind::POINTWISE, 2) => (NAN, false),
         (kind::ON_EACH, 750..=753 | 758) => (DESCRIPTOR, false),
+        (kind::PRODUCT, 1500) | (kind::REDUCTION, 1601) => (TYPE, false),
+        (kind::REDUCTION, 1600) => (REDUCTION_OPERATOR, false),
+        (kind::MULTIPLIED, 1520..=1523) | (kind::REDUCED, 1610..=1612) | (kind::SEEN, 2200 | 2201) => (DESCRIPTOR, false),
+        (kind::ATTENTION, 2800..=2805 | 2811) => (DESCRIPTOR, false),
+        (kind::ATTENTION, 2812 | 2813) => (INTEGER, false),
         (kind::WINDOW, 101) => (CONVOLUTION_MODE, false),
         (kind::WINDOW, 102..=105) => (INTEGER, true),
         (kind::WINDOW, 106) | (kind::ENGINE, 1301) | (kind::PLAN, 402) | (kind::KNOB, 601) | (kind::TENSOR, 900 | 906) => (INTEGER, false),

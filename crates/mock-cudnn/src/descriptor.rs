@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::ffi::c_int;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use crate::attention::{Attention, Operation};
 use crate::attributes::kind;
 use crate::behind::{Behind, OnEach};
 use crate::convolution::{Convolution, Tensor, Window};
@@ -43,6 +44,10 @@ pub enum Made {
     /// `cudnnPointwiseMode_t`.
     Pointwise(c_int),
     OnEach(OnEach),
+    /// Of a graph of attention.
+    Operation(Operation),
+    /// What a product or a reduction is: floats, and sums.
+    Arithmetic,
     Graph(Graph),
     /// A card's properties, as JSON.
     Properties(String),
@@ -54,12 +59,19 @@ pub enum Made {
     Pack(Pack),
 }
 
-/// A convolution with what is behind it, and the handle whose card it is for.
+/// What is computed, and the handle whose card it is for.
 #[derive(Clone, Debug)]
 pub struct Graph {
-    pub convolution: Convolution,
-    pub behind: Behind,
+    pub of: Computed,
     pub handle: Option<usize>,
+}
+
+/// A convolution with what is behind it, or attention.
+#[derive(Clone, Debug)]
+#[allow(clippy::large_enum_variant, reason = "a test has a few of them")]
+pub enum Computed {
+    Convolution(Convolution, Behind),
+    Attention(Attention),
 }
 
 /// An engine for a graph.

@@ -3,8 +3,9 @@
 use std::ffi::c_int;
 
 use crate::attributes::kind;
+use crate::behind::Behind;
 use crate::convolution::Convolution;
-use crate::descriptor::Graph;
+use crate::descriptor::{Computed, Graph};
 
 /// A way to compute.
 #[derive(Clone, Debug, PartialEq)]
@@ -21,8 +22,8 @@ pub struct Engine {
 }
 
 /// `CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION`
-const COMPILES: c_int = 0;
-const TENSOR_CORE: c_int = 0;
+pub const COMPILES: c_int = 0;
+pub const TENSOR_CORE: c_int = 0;
 const NONDETERMINISTIC: c_int = 4;
 const STRICT_NAN: c_int = 9;
 
@@ -36,13 +37,23 @@ impl Engine {
 
     /// The engine for a graph with that number, with these knobs; with none, as it comes.
     pub fn of(graph: &Graph, index: i64, knobs: &[(c_int, i64)]) -> Option<Engine> {
-        let mut engines = Engine::all(graph).into_iter();
+        let further = |engine: &Engine| match &graph.of {
+            Computed::Attention(attention) => attention.ordered(engine),
+            Computed::Convolution(..) => None,
+        };
+        let mut engines = Engine::all(graph).into_iter().flat_map(|engine| [further(&engine), Some(engine)]).flatten();
         engines.find(|engine| engine.index == index && (knobs.is_empty() || engine.knobs == knobs))
     }
 
     /// All of them, best first.
     pub fn all(graph: &Graph) -> Vec<Engine> {
-        let Graph { convolution, behind, .. } = graph;
+        match &graph.of {
+            Computed::Convolution(convolution, behind) => Engine::of_convolution(convolution, behind),
+            Computed::Attention(attention) => attention.engines(),
+        }
+    }
+
+    fn of_convolution(convolution: &Convolution, behind: &Behind) -> Vec<Engine> {
         // Each bare engine forward has one of another number that finishes, if what is behind is such as these compute.
         let is_bare = behind.0.is_empty();
         let finish = behind.finish(convolution);

@@ -5,13 +5,14 @@ use std::ffi::c_int;
 
 use serde_json::Value;
 
+use crate::attention::{Attention, Forward, MULTIPLY, Operation, SUBTRACT};
 use crate::attributes::{first_of, kind};
 use crate::behind::{ADD, Behind, GREATER, OnEach, SELECT};
 use crate::convolution::{Convolution, Tensor, Window};
-use crate::descriptor::{Answer, Choice, Descriptor, Graph, Made, Pack, Plan, State, because};
+use crate::descriptor::{Answer, Choice, Computed, Descriptor, Graph, Made, Pack, Plan, State, because};
 use crate::driver;
 use crate::engines::Engine;
-use crate::status::{BAD, NOT_INITIALIZED, NOT_SUPPORTED, NULL, WRONG_CARD};
+use crate::status::{BAD, NOT_FINISHED, NOT_INITIALIZED, NOT_SUPPORTED, NULL, Status, WRONG_CARD};
 
 /// What cuDNN 9.26 has to know of a card.
 const PROPERTIES: [&str; 23] = [
@@ -61,6 +62,9 @@ fn made(of: c_int, state: &State) -> Answer<Made> {
         // It is an addition where nothing is said.
         kind::POINTWISE => Ok(Made::Pointwise(state.number(0).unwrap_or(ADD))),
         kind::ON_EACH => on_each(state).map(Made::OnEach),
+        kind::PRODUCT | kind::REDUCTION => Ok(Made::Arithmetic),
+        kind::MULTIPLIED | kind::REDUCED | kind::SEEN => operation(of, state).map(Made::Operation),
+        kind::ATTENTION => attention(state).map(Made::Operation),
         kind::GRAPH => graph(state),
         kind::PROPERTIES => properties(state).map(Made::Properties),
         kind::HEURISTICS => heuristics(state),
@@ -147,10 +151,84 @@ fn on_each(state: &State) -> Answer<OnEach> {
     };
     let (Some(from), Some(to)) = (tensor(751)?, tensor(753)?) else { return because(BAD, "no tensor, or no result") };
     let (second, choice) = (tensor(752)?, tensor(758)?);
-    if second.is_none() && [ADD, GREATER, SELECT].contains(&mode) || choice.is_none() && mode == SELECT {
+    if second.is_none() && [ADD, MULTIPLY, SUBTRACT, GREATER, SELECT].contains(&mode) || choice.is_none() && mode == SELECT {
         return because(BAD, "an operation of fewer tensors than it has");
     }
     Ok(OnEach { mode, from, second, choice, to })
+}
+
+/// The tensor of an attribute, where it is set.
+fn tensor_of(state: &State, name: c_int) -> Answer<Option<Tensor>> {
+    match state.other(name).map(|other| other.made()) {
+        Some(Ok(Made::Tensor(tensor))) => Ok(Some(tensor)),
+        Some(_) => because(BAD, format!("attribute {name} is no tensor")),
+        None => Ok(None),
+    }
+}
+
+/// One that has to be set, or that is refused with this status.
+fn wanted(state: &State, name: c_int, status: Status) -> Answer<Tensor> {
+    tensor_of(state, name)?.ok_or_else(|| (status, format!("no attribute {name}")))
+}
+
+fn operation(of: c_int, state: &State) -> Answer<Operation> {
+    match of {
+        kind::MULTIPLIED => {
+            let [a, b, to] = [1520, 1521, 1522].map(|name| wanted(state, name, NOT_SUPPORTED));
+            let (a, b, to) = (a?, b?, to?);
+            let sizes = |tensor: &Tensor| tensor.sizes.clone();
+            let fit = match (&sizes(&a)[..], &sizes(&b)[..], &sizes(&to)[..]) {
+                ([.., m, k], [.., other, n], [.., rows, columns]) => (m, k, n) == (rows, other, columns),
+                _ => false,
+            };
+            if fit { Ok(Operation::Product { a, b, to }) } else { because(BAD, "matrices that do not fit each other") }
+        }
+        kind::REDUCED => Ok(Operation::Sums { from: wanted(state, 1610, BAD)?, to: wanted(state, 1611, BAD)? }),
+        _ => {
+            let (from, to) = (wanted(state, 2200, BAD)?, wanted(state, 2201, BAD)?);
+            if from.elements() != to.elements() {
+                return because(BAD, "a tensor seen with other elements");
+            }
+            Ok(Operation::Seen { from, to })
+        }
+    }
+}
+
+fn attention(state: &State) -> Answer<Operation> {
+    let [q, k, v, result] = [2800, 2801, 2802, 2803].map(|name| wanted(state, name, NOT_FINISHED));
+    let (q, k, v, result) = (q?, k?, v?, result?);
+    if [&q, &k, &v, &result].iter().any(|tensor| tensor.sizes.len() != 4) {
+        return because(BAD, "attention of tensors that have not four axes");
+    }
+    let is_it = q.sizes[3] == k.sizes[3] && k.sizes[2] == v.sizes[2] && q.sizes[2] == result.sizes[2] && v.sizes[3] == result.sizes[3];
+    if !is_it {
+        return because(BAD, "attention whose tensors do not fit each other");
+    }
+    let more = match state.other(2811).map(|other| other.made()) {
+        None => None,
+        Some(Ok(Made::OnEach(each))) if each.mode == ADD => Some(each),
+        Some(_) => return because(NOT_SUPPORTED, "a graph of scores that is no sum"),
+    };
+    let names = more.as_ref().map(|more| (more.from.name, more.to.name));
+    if names != state.integer(2812).zip(state.integer(2813)) {
+        return because(BAD, "a graph of scores without them");
+    }
+    let (scale, sums) = (tensor_of(state, 2805)?, tensor_of(state, 2804)?);
+    Ok(Operation::Forward(Box::new(Forward { q, k, v, result, scale, sums, more })))
+}
+
+/// A graph of attention, or of its gradient. Each tensor is made once, and where there are several operations, each has to do with another one.
+fn of_attention(operations: &[std::sync::Arc<Descriptor>], state: &State) -> Answer<Made> {
+    let operation = |operation: &std::sync::Arc<Descriptor>| match operation.made()? {
+        Made::Operation(operation) => Ok(operation),
+        Made::OnEach(each) => Ok(Operation::OnEach(each)),
+        _ => because(BAD, "an operation of another graph"),
+    };
+    let operations = Attention(operations.iter().map(operation).collect::<Answer<Vec<_>>>()?);
+    if !operations.is_connected() {
+        return because(BAD, "operations that have nothing to do with each other");
+    }
+    Ok(Made::Graph(Graph { of: Computed::Attention(operations), handle: handle(state, 800) }))
 }
 
 /// A convolution, and operations on each element of the result of the one before; comparisons are of other tensors. One operation on each element is a graph, too, of which
@@ -161,6 +239,7 @@ fn graph(state: &State) -> Answer<Made> {
     let convolution = match first.made()? {
         Made::Convolution(convolution) => convolution,
         each @ Made::OnEach(_) if rest.is_empty() => return Ok(each),
+        Made::Operation(_) | Made::OnEach(_) => return of_attention(operations, state),
         _ => return because(BAD, "a graph that does not begin with a convolution"),
     };
     let mut value = match convolution.kind {
@@ -179,7 +258,7 @@ fn graph(state: &State) -> Answer<Made> {
             _ => return because(BAD, "an operation that is not behind the one before"),
         }
     }
-    Ok(Made::Graph(Graph { convolution, behind, handle: handle(state, 800) }))
+    Ok(Made::Graph(Graph { of: Computed::Convolution(convolution, behind), handle: handle(state, 800) }))
 }
 
 fn handle(state: &State, name: c_int) -> Option<usize> {
@@ -221,7 +300,10 @@ fn graph_of(state: &State, name: c_int) -> Answer<Option<Graph>> {
 fn heuristics(state: &State) -> Answer<Made> {
     let Some(graph) = graph_of(state, 201)? else { return because(BAD, "heuristics without a graph") };
     card(state, 204)?;
-    let is_known = graph.convolution.tensors().iter().all(|tensor| tensor.element().is_some());
+    let is_known = match &graph.of {
+        Computed::Convolution(convolution, _) => convolution.tensors().iter().all(|tensor| tensor.element().is_some()),
+        Computed::Attention(_) => true,
+    };
     let engines = if is_known { Engine::all(&graph) } else { Vec::new() };
     Ok(Made::Engines(engines.into_iter().map(|engine| Choice { graph: graph.clone(), engine }).collect()))
 }

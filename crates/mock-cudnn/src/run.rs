@@ -1,25 +1,40 @@
 //! Plans on a handle's stream.
 
+use std::collections::HashMap;
 use std::ffi::{c_int, c_void};
 
+use crate::attention::Attention;
 use crate::attributes::kind;
 use crate::behind::Finish;
 use crate::convolution::{Convolution, Tensor};
-use crate::descriptor::{Answer, Descriptor, Made, Pack, Plan, because};
+use crate::descriptor::{Answer, Computed, Descriptor, Made, Pack, Plan, because};
 use crate::driver;
 use crate::status::{BAD, MISALIGNED, NULL};
 
-/// A convolution with the addresses of its tensors and of its workspace.
+/// A graph with the addresses of its tensors and of its workspace.
 struct Work {
-    convolution: Convolution,
-    finish: Option<Finish>,
-    /// The number that is said for it.
-    zero: f32,
-    tensor_cores: bool,
-    /// Each with its extent: input, filter, result, bias, residual, features.
+    of: Of,
+    /// Each with its extent. Of a convolution: input, filter, result, bias, residual, features.
     tensors: Vec<(u64, u64)>,
     workspace: (u64, u64),
     units: u64,
+}
+
+#[allow(clippy::large_enum_variant, reason = "a stream has a few of them")]
+enum Of {
+    Convolution {
+        convolution: Convolution,
+        finish: Option<Finish>,
+        /// The number that is said for it.
+        zero: f32,
+        tensor_cores: bool,
+    },
+    Attention {
+        attention: Attention,
+        /// The numbers of the tensors, as they come.
+        names: Vec<i64>,
+        said: HashMap<i64, f32>,
+    },
 }
 
 /// The driver's status for memory that cannot be used.
@@ -39,8 +54,15 @@ impl Work {
         // SAFETY: the driver has said that these bytes are a card's, and nothing else runs on the stream.
         unsafe {
             scratch.write_bytes(LEFT, bytes as usize);
-            let finish = self.finish.as_ref().map(|finish| (finish, &places[3..], self.zero));
-            self.convolution.compute([places[0], places[1], places[2]], finish, self.tensor_cores);
+            match &self.of {
+                Of::Convolution { convolution, finish, zero, tensor_cores } => {
+                    let finish = finish.as_ref().map(|finish| (finish, &places[3..], *zero));
+                    convolution.compute([places[0], places[1], places[2]], finish, *tensor_cores);
+                }
+                Of::Attention { attention, names, said } => {
+                    attention.compute(&names.iter().copied().zip(places.iter().copied()).collect(), said);
+                }
+            }
         }
         0
     }
@@ -68,39 +90,50 @@ pub fn execute(handle: usize, plan: &Descriptor, pack: &Descriptor) -> Answer<()
     if of != Some(handle) {
         return because(BAD, "a plan that was not made for the handle");
     }
-    let Convolution { input, filter, result, .. } = &choice.graph.convolution;
-    let finish = choice.graph.behind.finish(&choice.graph.convolution);
-    let mut in_memory: Vec<&Tensor> = vec![input, filter, result];
-    if let Some(finish) = &finish {
-        in_memory[if choice.graph.convolution.kind == kind::BY_INPUT { 0 } else { 2 }] = &finish.result;
-        in_memory.extend(finish.tensors().skip(1));
-    }
     let named = |tensor: &Tensor| pack.tensors.iter().find(|(name, _)| *name == tensor.name).map_or(0, |(_, address)| *address);
-    let zero = match finish.as_ref().and_then(|finish| finish.zero.as_ref()).map(named) {
-        Some(0) => return because(NULL, "no address of a number"),
+    let said = |tensor: &Tensor| match named(tensor) {
+        0 => because(NULL, "no address of a number"),
         // SAFETY: cuDNN's contract: the address of such a tensor is that of a float of the host's.
-        Some(address) => unsafe { (address as *const f32).read() },
-        None => 0.0,
+        address => Ok(unsafe { (address as *const f32).read() }),
     };
     let address = |tensor: &Tensor| match named(tensor) {
         0 => because(NULL, format!("no address of tensor {}", tensor.name)),
         address if address % tensor.alignment as u64 != 0 => because(MISALIGNED, format!("tensor {} at {address:#x}", tensor.name)),
         address => Ok((address, tensor.extent())),
     };
-    if in_memory.iter().any(|tensor| tensor.is_virtual) {
-        return because(BAD, "a tensor in memory that is virtual");
-    }
-    let tensors = in_memory.into_iter().map(address).collect::<Answer<Vec<_>>>()?;
+    let (of, tensors) = match &choice.graph.of {
+        Computed::Convolution(convolution, behind) => {
+            let finish = behind.finish(convolution);
+            let mut in_memory: Vec<&Tensor> = vec![&convolution.input, &convolution.filter, &convolution.result];
+            if let Some(finish) = &finish {
+                in_memory[if convolution.kind == kind::BY_INPUT { 0 } else { 2 }] = &finish.result;
+                in_memory.extend(finish.tensors().skip(1));
+            }
+            let zero = finish.as_ref().and_then(|finish| finish.zero.as_ref()).map_or(Ok(0.0), said)?;
+            if in_memory.iter().any(|tensor| tensor.is_virtual) {
+                return because(BAD, "a tensor in memory that is virtual");
+            }
+            let tensors = in_memory.into_iter().map(address).collect::<Answer<Vec<_>>>()?;
+            if convolution.tensors().iter().any(|tensor| tensor.elements() == 0) {
+                return because(BAD, "a tensor without elements");
+            }
+            let tensor_cores = choice.engine.uses_tensor_cores();
+            (Of::Convolution { convolution: convolution.clone(), finish, zero, tensor_cores }, tensors)
+        }
+        Computed::Attention(attention) => {
+            let in_memory = attention.in_memory();
+            let names = in_memory.iter().map(|tensor| tensor.name).collect();
+            let numbers = attention.said().into_iter().map(|tensor| Ok((tensor.name, said(tensor)?)));
+            let numbers = numbers.collect::<Answer<HashMap<_, _>>>()?;
+            let tensors = in_memory.into_iter().map(address).collect::<Answer<Vec<_>>>()?;
+            (Of::Attention { attention: attention.clone(), names, said: numbers }, tensors)
+        }
+    };
     let Pack { workspace: place, .. } = pack;
     if workspace > 0 && place == 0 {
         return because(NULL, "no workspace");
     }
-    if choice.graph.convolution.tensors().iter().any(|tensor| tensor.elements() == 0) {
-        return because(BAD, "a tensor without elements");
-    }
-    let (tensor_cores, units) = (choice.engine.uses_tensor_cores(), choice.engine.units);
-    let work =
-        Box::new(Work { convolution: choice.graph.convolution, finish, zero, tensor_cores, tensors, workspace: (place, workspace), units });
+    let work = Box::new(Work { of, tensors, workspace: (place, workspace), units: choice.engine.units });
     // SAFETY: both take a `Work`, which may go to any thread.
     unsafe { driver::push(handle, act, end, Box::into_raw(work).cast()) }
 }

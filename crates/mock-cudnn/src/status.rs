@@ -10,6 +10,7 @@ pub const NOT_INITIALIZED: Status = 1001;
 pub const BAD: Status = 2000;
 pub const NULL: Status = 2002;
 pub const MISALIGNED: Status = 2003;
+pub const NOT_FINISHED: Status = 2004;
 pub const WRONG_TYPE: Status = 2010;
 pub const NOT_SUPPORTED: Status = 3000;
 pub const WRONG_CARD: Status = 3007;
@@ -25,6 +26,7 @@ pub fn name(status: Status) -> &'static CStr {
         BAD => c"CUDNN_STATUS_BAD_PARAM",
         NULL => c"CUDNN_STATUS_BAD_PARAM_NULL_POINTER",
         MISALIGNED => c"CUDNN_STATUS_BAD_PARAM_MISALIGNED_POINTER",
+        NOT_FINISHED => c"CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED",
         WRONG_TYPE => c"CUDNN_STATUS_BAD_PARAM_ATTRIBUTE_TYPE",
         NOT_SUPPORTED => c"CUDNN_STATUS_NOT_SUPPORTED",
         WRONG_CARD => c"CUDNN_STATUS_NOT_SUPPORTED_ARCH_MISMATCH",

@@ -24,6 +24,7 @@ use crate::random::{Distribution, Random, SeedSource};
 use crate::reduce::Reduction;
 use crate::row_wise::{RowWise, Span};
 use crate::rows::{RowOperand, UpdateRows};
+use crate::scaled_attention::{ScaledAttention, ScoreBias};
 
 /// The bytes of each argument of a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -64,6 +65,8 @@ impl KernelRequest {
                 [tensor(spec.data_type, &spec.filter())?],
             ),
             KernelRequest::Attention(request) => of_attention(request)?,
+            KernelRequest::ScaledAttention(request) => of_scaled_attention(request, false)?,
+            KernelRequest::ScaledAttentionGrad(request) => of_scaled_attention(request, true)?,
             KernelRequest::Bands(request) => of_bands(request)?,
             KernelRequest::RowWise(request) => of_row_wise(request)?,
             KernelRequest::ConvBackpropFilterSums { spec, unpooled, sums, onto, form } => {
@@ -188,6 +191,24 @@ fn of_attention(request: &Attention) -> Result<Arguments> {
     let of_values = of_anchor(&Anchor::Product(DataType::Float, request.values), None, None)?;
     inputs.push(of_values.inputs[1]);
     Ok(Arguments::of(inputs, of_values.outputs))
+}
+
+fn of_scaled_attention(request: &ScaledAttention, is_gradient: bool) -> Result<Arguments> {
+    request.check()?;
+    let [q, k, v, result] = request.sizes().map(|sizes| tensor(request.data_type, &sizes));
+    let (q, k, v, result) = (q?, k?, v?, result?);
+    let sums = tensor(DataType::Float, &request.of_sums())?;
+    // Scores are nowhere, but their places are counted.
+    elements(&request.scores())?;
+    let mut inputs = vec![q, k, v];
+    if let Some(ScoreBias { data_type, sizes }) = request.bias {
+        inputs.push(tensor(data_type, &sizes)?);
+    }
+    if is_gradient {
+        inputs.extend([result, sums, result]);
+        return Ok(Arguments::of(inputs, [q, k, v]));
+    }
+    Ok(Arguments::of(inputs, if request.sums { vec![result, sums] } else { vec![result] }))
 }
 
 fn of_bands(request: &Bands) -> Result<Arguments> {

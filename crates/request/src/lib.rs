@@ -33,6 +33,7 @@ mod request;
 pub mod resample;
 pub mod row_wise;
 pub mod rows;
+pub mod scaled_attention;
 mod summary;
 pub mod warp;
 pub mod window;

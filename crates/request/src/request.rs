@@ -25,6 +25,7 @@ use crate::reduce::Reduction;
 use crate::resample::Resample;
 use crate::row_wise::RowWise;
 use crate::rows::UpdateRows;
+use crate::scaled_attention::ScaledAttention;
 use crate::warp::Warp;
 
 /// A computation that a kernel answers.
@@ -53,6 +54,10 @@ pub enum KernelRequest {
     },
     /// Scores, their softmax, and its product with values.
     Attention(Attention),
+    /// Attention of narrow floats, with or without what its gradient reads.
+    ScaledAttention(ScaledAttention),
+    /// Its gradients by Q, K and V.
+    ScaledAttentionGrad(ScaledAttention),
     /// Convolutions one behind the other.
     Bands(Bands),
     /// Expressions and reductions of rows, one behind the other.

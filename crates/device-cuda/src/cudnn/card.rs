@@ -1,12 +1,12 @@
-//! Convolutions on a card: cuDNN's handle, and plans that were made for it.
+//! Convolutions and attention on a card: cuDNN's handle, and plans that were made for it.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use plimsoll_base::{Code, Error, Result};
 
-use super::convolution::ConvolutionPlan;
 use super::descriptor::{self, Descriptor};
 use super::engine::{Engine, EngineLimits, EngineName};
+use super::graph::GraphPlan;
 use super::planner::{PlanFor, Planner, Target};
 use super::raw::{Handle, NO_MEMORY, attribute, element, kind};
 use crate::driver::{Context, Stream, Trouble};
@@ -27,7 +27,7 @@ struct Opened(Handle);
 // SAFETY: by cuDNN's documentation a handle may be used from any thread, one at a time.
 unsafe impl Send for Opened {}
 
-/// A convolution by the engine that its plan names, ready to be pushed on a stream of the card.
+/// A convolution or another graph by the engine that its plan names, ready to be pushed on a stream of the card.
 #[derive(Debug)]
 pub(crate) struct ReadyConvolution {
     /// It ends before the handle.
@@ -36,7 +36,7 @@ pub(crate) struct ReadyConvolution {
     /// The numbers of its tensors.
     names: Vec<i64>,
     /// Those of floats that are said beside the addresses, and these.
-    said: &'static [(i64, f32)],
+    said: Vec<(i64, f32)>,
     needs_workspace: bool,
 }
 
@@ -69,12 +69,12 @@ impl Cudnn {
         }
     }
 
-    /// Engines for a convolution on this card: the first that the limits allow, at most so many, by cuDNN's prediction for the card's
+    /// Engines for a graph on this card: the first that the limits allow, at most so many, by cuDNN's prediction for the card's
     /// properties, with the workspace that each wants here. None where there is none within the limits, and where cuDNN refuses the graph.
     ///
     /// # Errors
     /// RESOURCE_EXHAUSTED where the card has no room to ask; UNAVAILABLE where it is lost.
-    pub fn choose(&self, graph: &ConvolutionPlan, limits: EngineLimits, most: usize) -> Result<Vec<Engine>> {
+    pub fn choose(&self, graph: &GraphPlan, limits: EngineLimits, most: usize) -> Result<Vec<Engine>> {
         let wants = |name: &EngineName| Ok(self.named(graph, name)?.map(|engine| engine.name.workspace));
         match self.planner.choose_with((PlanFor::Properties(&self.properties), graph), (limits, most), true, wants) {
             Err(error) if !is_final(&error) => Ok(Vec::new()),
@@ -86,7 +86,7 @@ impl Cudnn {
     ///
     /// # Errors
     /// As [`Cudnn::choose`].
-    pub fn named(&self, graph: &ConvolutionPlan, name: &EngineName) -> Result<Option<Engine>> {
+    pub fn named(&self, graph: &GraphPlan, name: &EngineName) -> Result<Option<Engine>> {
         match self.build(graph, name) {
             Ok((engine, _)) => Ok(Some(engine)),
             Err(error) if is_final(&error) => Err(error),
@@ -94,17 +94,20 @@ impl Cudnn {
         }
     }
 
-    /// Builds a convolution by exactly that engine.
+    /// Builds a graph by exactly that engine.
     ///
     /// # Errors
     /// FAILED_PRECONDITION where this cuDNN is of another version, refuses the engine, or wants more workspace than its name says, and where the limits
-    /// do not allow it. As [`Cudnn::choose`].
-    pub fn ready(self: &Arc<Cudnn>, graph: &ConvolutionPlan, name: &EngineName, limits: EngineLimits) -> Result<ReadyConvolution> {
+    /// do not allow it or its bits are others each time. As [`Cudnn::choose`].
+    pub fn ready(self: &Arc<Cudnn>, graph: &GraphPlan, name: &EngineName, limits: EngineLimits) -> Result<ReadyConvolution> {
         let remedy = "plan again on this machine, or leave cuDNN out (--cudnn never)";
         let refused = |why: &str| Error::failed_precondition(format!("{name}: {why}")).with_remedy(remedy);
         let built = self.build(graph, name);
         let (engine, plan) = built.map_err(|error| if is_final(&error) { error } else { refused(error.message()) })?;
-        if !limits.allow(&engine, graph.spec.data_type) {
+        if !engine.is_deterministic {
+            return Err(refused("its bits are others each time"));
+        }
+        if !limits.allow(&engine, graph.data_type()) {
             return Err(refused("its bits are not those that are asked for (--tensor-float-32)"));
         }
         let wanted = engine.name.workspace;
@@ -114,7 +117,7 @@ impl Cudnn {
         Ok(ReadyConvolution { plan, cudnn: self.clone(), names: graph.names(), said: graph.said(), needs_workspace: wanted.0 > 0 })
     }
 
-    fn build(&self, graph: &ConvolutionPlan, name: &EngineName) -> Result<(Engine, Descriptor)> {
+    fn build(&self, graph: &GraphPlan, name: &EngineName) -> Result<(Engine, Descriptor)> {
         self.context.enter().map_err(|trouble| self.context.error("cuDNN", trouble))?;
         let handle = self.handle.lock().unwrap_or_else(PoisonError::into_inner);
         let built = self.planner.build(&Target::Handle(handle.0 as u64), graph, name);
@@ -140,8 +143,8 @@ impl Drop for Cudnn {
 }
 
 impl ReadyConvolution {
-    /// Pushes it on a stream of the card, which may be one that is captured. The addresses are those of input, filter, result, bias,
-    /// residual and features where they are, and workspace, which lie apart and stay until it has run. The calling thread is in the card's context.
+    /// Pushes it on a stream of the card, which may be one that is captured. The addresses are those of the tensors as the graph has them in
+    /// memory (of a convolution input, filter, result, bias, residual and features), and workspace, which lie apart and stay until it has run. The calling thread is in the card's context.
     ///
     /// # Errors
     /// cuDNN's status, also for addresses that are not aligned.

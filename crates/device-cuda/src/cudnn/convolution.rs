@@ -124,19 +124,19 @@ const BOOLEAN: i32 = 11;
 const NAN_STAYS: i32 = 1;
 
 /// `cudnnDataType_t` of elements; sums are floats.
-fn data_type(data_type: DataType) -> Result<i32> {
+pub(super) fn data_type(data_type: DataType) -> Result<i32> {
     match data_type {
         DataType::Float => Ok(0),
         DataType::Half => Ok(2),
         DataType::Bfloat16 => Ok(9),
-        other => Err(Error::unimplemented(format!("convolutions of {} by cuDNN", other.name()))),
+        other => Err(Error::unimplemented(format!("{} by cuDNN", other.name()))),
     }
 }
 
 /// Numbers of cuDNN.
-fn numbers(sizes: impl IntoIterator<Item = u64>) -> Result<Vec<i64>> {
+pub(super) fn numbers(sizes: impl IntoIterator<Item = u64>) -> Result<Vec<i64>> {
     let number = |size| i64::try_from(size).ok().filter(|size| *size > 0);
-    sizes.into_iter().map(number).collect::<Option<_>>().ok_or_else(|| Error::unimplemented("a convolution of no elements by cuDNN"))
+    sizes.into_iter().map(number).collect::<Option<_>>().ok_or_else(|| Error::unimplemented("a tensor of no elements by cuDNN"))
 }
 
 /// A tensor of these sizes, batch and channels before the axes, whose elements lie in memory in the order of `outermost`.
@@ -145,7 +145,7 @@ fn tensor(cudnn: &Arc<Functions>, name: i64, sizes: &[i64], outermost: &[usize],
 }
 
 /// A float that is said beside the addresses.
-fn said(cudnn: &Arc<Functions>, name: i64, axes: usize) -> Result<Descriptor> {
+pub(super) fn said(cudnn: &Arc<Functions>, name: i64, axes: usize) -> Result<Descriptor> {
     let (tensor, ones) = (Descriptor::new(cudnn, kind::TENSOR, "a number")?, vec![1; axes]);
     tensor.number(attribute::TENSOR_TYPE, element::DATA_TYPE, 0)?;
     tensor.integers(attribute::TENSOR_SIZES, &ones)?;
@@ -175,7 +175,7 @@ fn tensor_that(cudnn: &Arc<Functions>, (name, is_virtual): (i64, bool), sizes: &
 }
 
 /// An operation of floats on each element: of one tensor, of two, or of two with truths that choose between them.
-fn pointwise(cudnn: &Arc<Functions>, mode: i32, from: [Option<&Descriptor>; 3], to: &Descriptor) -> Result<Descriptor> {
+pub(super) fn pointwise(cudnn: &Arc<Functions>, mode: i32, from: [Option<&Descriptor>; 3], to: &Descriptor) -> Result<Descriptor> {
     let what = "an operation on each element";
     let of = Descriptor::new(cudnn, kind::POINTWISE, what)?;
     of.number(attribute::POINTWISE_MODE, element::POINTWISE_MODE, mode)?;

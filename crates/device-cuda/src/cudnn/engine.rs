@@ -5,7 +5,8 @@ use std::str::FromStr;
 
 use plimsoll_base::{Bytes, DataType, Error, Result};
 
-use super::convolution::{ConvolutionKind, ConvolutionPlan, Finish};
+use super::convolution::Finish;
+use super::graph::GraphPlan;
 use super::raw::{NOTE_NONDETERMINISTIC, NOTE_REFERENCE, NOTE_TENSOR_CORE, NOTES_OTHER_SUMS};
 
 /// A way of cuDNN to compute a graph.
@@ -25,18 +26,14 @@ pub struct Engine {
     pub is_compiled: bool,
 }
 
-/// Whether an engine has other values, without a note of cuDNN that says so. `bench/gpu/check.sh` found which: cuDNN 9.19 on an H200. Of
-/// gradients by the filter, engine 17 rounds more than sums, and engine 1 reads behind images that are padded unevenly.
-fn has_other_values(index: i64, graph: &ConvolutionPlan) -> bool {
-    graph.kind == ConvolutionKind::ByFilter && (index == 17 || index == 1 && graph.pads_unevenly())
-}
-
 impl Engine {
     /// An engine of a graph with these notes of cuDNN.
-    pub(super) fn noted(name: EngineName, graph: &ConvolutionPlan, numerics: &[i32], is_compiled: bool) -> Engine {
-        let has_other_values = has_other_values(name.index, graph);
+    pub(super) fn noted(name: EngineName, graph: &GraphPlan, numerics: &[i32], is_compiled: bool) -> Engine {
+        let has_other_values = graph.has_other_values(name.index);
+        // Without that knob cuDNN notes nothing of it.
+        let is_ordered = graph.ordered().is_none_or(|knob| name.knobs.contains(&knob));
         Engine {
-            is_deterministic: !numerics.contains(&NOTE_NONDETERMINISTIC),
+            is_deterministic: is_ordered && !numerics.contains(&NOTE_NONDETERMINISTIC),
             uses_tensor_cores: numerics.contains(&NOTE_TENSOR_CORE),
             is_exact: !has_other_values && !numerics.iter().any(|note| NOTES_OTHER_SUMS.contains(note)),
             is_reference: name.index == 0 && numerics.contains(&NOTE_REFERENCE),
@@ -150,6 +147,7 @@ mod tests {
     use plimsoll_request::conv::ConvSpec;
     use plimsoll_request::window::{Axes, Layout, WindowAxis};
 
+    use super::super::convolution::{ConvolutionKind, ConvolutionPlan};
     use super::*;
 
     #[test]
@@ -202,7 +200,7 @@ mod tests {
         let engine_of = |kind, pad, index, notes: &[i32]| {
             let name =
                 EngineName { version: 92_600, index, knobs: Vec::new(), workspace: Bytes::ZERO, padded: false, finish: Finish::NONE };
-            Engine::noted(name, &ConvolutionPlan::of(kind, spec(pad)), notes, false)
+            Engine::noted(name, &GraphPlan::from(&ConvolutionPlan::of(kind, spec(pad))), notes, false)
         };
         let engine = |index, notes: &[i32]| engine_of(ConvolutionKind::Forward, 0, index, notes);
         let (full, rounded) = (EngineLimits::default(), EngineLimits { tensor_float_32: true, ..EngineLimits::default() });

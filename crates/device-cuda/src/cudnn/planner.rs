@@ -6,9 +6,9 @@ use std::sync::Arc;
 use plimsoll_base::{Bytes, Error, Result};
 use plimsoll_cards::Environment;
 
-use super::convolution::ConvolutionPlan;
 use super::descriptor::Descriptor;
 use super::engine::{Engine, EngineLimits, EngineName};
+use super::graph::GraphPlan;
 use super::raw::{BY_MODEL, Functions, NOTE_COMPILES, attribute, element, kind};
 use crate::ComputeLibrary;
 use crate::library::Library;
@@ -111,12 +111,13 @@ impl Planner {
         card.finish("a card's properties")
     }
 
-    /// The first engines for a convolution, at most so many, best first as cuDNN predicts. Those that it cannot finish are left out. An
+    /// The first engines for a graph, at most so many, best first as cuDNN predicts. Those that it cannot finish are left out. An
     /// engine that is compiled takes seconds.
     ///
     /// # Errors
     /// UNIMPLEMENTED where cuDNN has no engine for it; otherwise what it says of graph or card.
-    pub fn engines(&self, of: PlanFor<'_>, graph: &ConvolutionPlan, most: usize) -> Result<Vec<Engine>> {
+    pub fn engines(&self, of: PlanFor<'_>, graph: impl Into<GraphPlan>, most: usize) -> Result<Vec<Engine>> {
+        let graph = &graph.into();
         let mut engines = Vec::new();
         self.look(
             (of, graph),
@@ -139,7 +140,7 @@ impl Planner {
     /// As [`Planner::engines`]; those of `wants`.
     pub(crate) fn choose_with(
         &self,
-        (of, graph): (PlanFor<'_>, &ConvolutionPlan),
+        (of, graph): (PlanFor<'_>, &GraphPlan),
         (limits, most): (EngineLimits, usize),
         builds: bool,
         mut wants: impl FnMut(&EngineName) -> Result<Option<Bytes>>,
@@ -147,7 +148,7 @@ impl Planner {
         let (mut chosen, mut refused) = (Vec::new(), Ok(()));
         self.look(
             (of, graph),
-            |engine| limits.allow(engine, graph.spec.data_type),
+            |engine| limits.allow(engine, graph.data_type()),
             |engine| !(builds && engine.is_compiled),
             |mut engine| {
                 if engine.name.workspace > limits.workspace {
@@ -171,30 +172,30 @@ impl Planner {
     ///
     /// # Errors
     /// As [`Planner::engines`].
-    pub fn choose(&self, of: PlanFor<'_>, graph: &ConvolutionPlan, limits: EngineLimits) -> Result<Option<Engine>> {
-        Ok(self.choose_with((of, graph), (limits, 1), false, |name| Ok(Some(name.workspace)))?.pop())
+    pub fn choose(&self, of: PlanFor<'_>, graph: impl Into<GraphPlan>, limits: EngineLimits) -> Result<Option<Engine>> {
+        Ok(self.choose_with((of, &graph.into()), (limits, 1), false, |name| Ok(Some(name.workspace)))?.pop())
     }
 
     /// An engine by its name, as cuDNN has it for a card: with the workspace that it wants there.
     ///
     /// # Errors
     /// FAILED_PRECONDITION where this cuDNN is of another version; UNIMPLEMENTED where it has no such engine for the graph.
-    pub fn rebuilt(&self, of: PlanFor<'_>, graph: &ConvolutionPlan, name: &EngineName) -> Result<Engine> {
+    pub fn rebuilt(&self, of: PlanFor<'_>, graph: impl Into<GraphPlan>, name: &EngineName) -> Result<Engine> {
         let card = self.card(of)?;
-        self.build(&Target::Properties(&card), graph, name).map(|(engine, _)| engine)
+        self.build(&Target::Properties(&card), &graph.into(), name).map(|(engine, _)| engine)
     }
 
     /// Builds the engine of that name.
     ///
     /// # Errors
     /// As [`Planner::rebuilt`].
-    pub(super) fn build(&self, of: &Target<'_>, graph: &ConvolutionPlan, name: &EngineName) -> Result<(Engine, Descriptor)> {
+    pub(super) fn build(&self, of: &Target<'_>, graph: &GraphPlan, name: &EngineName) -> Result<(Engine, Descriptor)> {
         if name.version != self.version {
             let [own, others] = [self.version, name.version].map(EngineName::version_text);
             return Err(Error::failed_precondition(format!("an engine of cuDNN {others}, and this is cuDNN {own}")));
         }
-        if name.finish != graph.finish {
-            return Err(Error::unimplemented(format!("{name} for a graph with `{}` behind the convolution", graph.finish)));
+        if name.finish != graph.finish() {
+            return Err(Error::unimplemented(format!("{name} for a graph with `{}` behind the convolution", graph.finish())));
         }
         let handle = match *of {
             Target::Handle(handle) => Some(handle),
@@ -240,7 +241,7 @@ impl Planner {
     /// they want by the card's properties, others none.
     fn look(
         &self,
-        (of, graph): (PlanFor<'_>, &ConvolutionPlan),
+        (of, graph): (PlanFor<'_>, &GraphPlan),
         wanted: impl Fn(&Engine) -> bool,
         finished: impl Fn(&Engine) -> bool,
         mut take: impl FnMut(Engine) -> bool,
@@ -267,7 +268,7 @@ impl Planner {
         }
         match refusal.filter(|_| !is_any) {
             Some(refusal) => Err(refusal),
-            None if choices.is_empty() => Err(Error::unimplemented("cuDNN has no engine for a convolution")),
+            None if choices.is_empty() => Err(Error::unimplemented(format!("cuDNN has no engine for {}", graph.what()))),
             None => Ok(()),
         }
     }
@@ -275,7 +276,7 @@ impl Planner {
     fn engine(
         &self,
         card: &Descriptor,
-        (choice, graph): (&Descriptor, &ConvolutionPlan),
+        (choice, graph): (&Descriptor, &GraphPlan),
         wanted: impl Fn(&Engine) -> bool,
         finished: impl Fn(&Engine) -> bool,
     ) -> Result<Option<Engine>> {
@@ -283,22 +284,27 @@ impl Planner {
         let knob =
             |knob: &Descriptor| Ok((knob.read_number(attribute::KNOB_TYPE, element::KNOB_TYPE)?, knob.integer(attribute::KNOB_VALUE)?));
         let knobs = choice.read_descriptors(attribute::CHOICE_KNOBS, kind::KNOB_CHOICE, MOST_KNOBS)?;
-        let knobs = knobs.iter().map(knob).collect::<Result<_>>()?;
+        let mut knobs = knobs.iter().map(knob).collect::<Result<Vec<_>>>()?;
+        knobs.extend(graph.ordered());
         let (version, index) = (self.version, engine.integer(attribute::ENGINE_INDEX)?);
-        let name = EngineName { version, index, knobs, workspace: Bytes::ZERO, padded: false, finish: graph.finish };
+        let name = EngineName { version, index, knobs, workspace: Bytes::ZERO, padded: false, finish: graph.finish() };
         let mut engine = noted(&engine, name, graph)?;
         if !wanted(&engine) {
             return Ok(None);
         }
         if finished(&engine) {
-            engine.name.workspace = workspace(&self.plan(&Target::Properties(card), choice)?)?;
+            let target = Target::Properties(card);
+            engine.name.workspace = match graph.ordered() {
+                None => workspace(&self.plan(&target, choice)?)?,
+                Some(_) => self.build(&target, graph, &engine.name)?.0.name.workspace,
+            };
         }
         Ok(Some(engine))
     }
 }
 
 /// What is said of an engine.
-fn noted(engine: &Descriptor, name: EngineName, graph: &ConvolutionPlan) -> Result<Engine> {
+fn noted(engine: &Descriptor, name: EngineName, graph: &GraphPlan) -> Result<Engine> {
     let numerics = engine.numbers(attribute::ENGINE_NUMERICS, element::NUMERICAL_NOTE)?;
     let behaviour = engine.numbers(attribute::ENGINE_BEHAVIOUR, element::BEHAVIOUR_NOTE)?;
     Ok(Engine::noted(name, graph, &numerics, behaviour.contains(&NOTE_COMPILES)))

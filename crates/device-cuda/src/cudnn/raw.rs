@@ -23,7 +23,13 @@ pub(super) mod kind {
     pub const GRAPH: i32 = 15;
     pub const ADDRESSES: i32 = 16;
     pub const TENSOR: i32 = 17;
+    pub const PRODUCT: i32 = 18;
+    pub const MULTIPLIED: i32 = 19;
+    pub const REDUCTION: i32 = 21;
+    pub const REDUCED: i32 = 22;
+    pub const SEEN: i32 = 31;
     pub const PROPERTIES: i32 = 38;
+    pub const ATTENTION: i32 = 41;
 }
 
 /// `cudnnBackendAttributeName_t`.
@@ -72,8 +78,29 @@ pub(super) mod attribute {
     pub const ENGINE_NUMERICS: i32 = 1303;
     pub const ENGINE_BEHAVIOUR: i32 = 1305;
     pub const ENGINE_PROPERTIES: i32 = 1307;
+    pub const PRODUCT_TYPE: i32 = 1500;
+    pub const PRODUCT_A: i32 = 1520;
+    pub const PRODUCT_B: i32 = 1521;
+    pub const PRODUCT_TO: i32 = 1522;
+    pub const PRODUCT_OF: i32 = 1523;
+    pub const REDUCTION_OPERATOR: i32 = 1600;
+    pub const REDUCTION_TYPE: i32 = 1601;
+    pub const REDUCED_FROM: i32 = 1610;
+    pub const REDUCED_TO: i32 = 1611;
+    pub const REDUCED_BY: i32 = 1612;
+    pub const SEEN_FROM: i32 = 2200;
+    pub const SEEN_TO: i32 = 2201;
     pub const PROPERTIES_CARD: i32 = 2700;
     pub const PROPERTIES_JSON: i32 = 2702;
+    pub const ATTENTION_Q: i32 = 2800;
+    pub const ATTENTION_K: i32 = 2801;
+    pub const ATTENTION_V: i32 = 2802;
+    pub const ATTENTION_RESULT: i32 = 2803;
+    pub const ATTENTION_SUMS: i32 = 2804;
+    pub const ATTENTION_SCALE: i32 = 2805;
+    pub const ATTENTION_GRAPH: i32 = 2811;
+    pub const ATTENTION_GRAPH_FROM: i32 = 2812;
+    pub const ATTENTION_GRAPH_TO: i32 = 2813;
 }
 
 /// `cudnnBackendAttributeType_t`.
@@ -91,6 +118,7 @@ pub(super) mod element {
     pub const NUMERICAL_NOTE: i32 = 11;
     pub const POINTWISE_MODE: i32 = 14;
     pub const DESCRIPTOR: i32 = 15;
+    pub const REDUCTION_OPERATOR: i32 = 18;
     pub const BEHAVIOUR_NOTE: i32 = 19;
     pub const INT32: i32 = 23;
     pub const CHAR: i32 = 24;

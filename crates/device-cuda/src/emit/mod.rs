@@ -41,7 +41,7 @@ use plimsoll_base::{Code, DataType, Error, Result};
 use plimsoll_request::KernelRequest;
 use plimsoll_request::anchor::Anchor;
 
-use crate::cudnn::{ConvolutionPlan, EngineLimits, EngineName};
+use crate::cudnn::{EngineLimits, EngineName, GraphPlan};
 
 /// The threads of a block.
 pub const THREADS: u32 = 256;
@@ -122,16 +122,16 @@ pub struct Emitted {
     pub in_place: Vec<(usize, usize)>,
 }
 
-/// A convolution by cuDNN.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A convolution by cuDNN, or another graph of it.
+#[derive(Clone, Debug, PartialEq)]
 pub struct Convolution {
-    /// The convolution.
-    pub plan: ConvolutionPlan,
+    /// The graph.
+    pub plan: GraphPlan,
     /// How.
     pub engine: EngineName,
     /// What the engine has to keep to.
     pub limits: EngineLimits,
-    /// Input, filter, result; bias and residual, where it has them.
+    /// Of a convolution input, filter, result; bias, residual and features, where it has them. Of attention the request's arguments, and scratch.
     pub tensors: Vec<KernelArg>,
     /// The first of the buffers between.
     pub workspace: KernelArg,

@@ -9,11 +9,14 @@ use std::sync::Arc;
 use plimsoll_base::{Bytes, Code, DataType};
 use plimsoll_cards::{CudnnMode, Environment};
 use plimsoll_device::{DeviceSpec, Library};
-use plimsoll_device_cuda::{ConvolutionKind, ConvolutionPlan, CudnnLibrary, Engine, EngineLimits, PlanFor, Planner, any_card};
+use plimsoll_device_cuda::{
+    AttentionPlan, ConvolutionKind, ConvolutionPlan, CudnnLibrary, Engine, EngineLimits, GraphPlan, PlanFor, Planner, any_card,
+};
 use plimsoll_request::KernelRequest;
 use plimsoll_request::anchor::Anchor;
 use plimsoll_request::conv::ConvSpec;
 use plimsoll_request::product::ProductSpec;
+use plimsoll_request::scaled_attention::{ScaledAttention, ScoreBias};
 use plimsoll_request::window::{Axes, Layout, WindowAxis};
 
 use super::machine::Machine;
@@ -298,6 +301,10 @@ fn padded_channels_have_engines_without_a_card() {
 
 /// The first engine for an H100, or why there is none. With `rebuilds` it is built again by its name.
 fn first(planner: &Planner, plan: &ConvolutionPlan, limits: EngineLimits, rebuilds: bool) -> String {
+    first_of(planner, &GraphPlan::from(plan), limits, rebuilds)
+}
+
+fn first_of(planner: &Planner, plan: &GraphPlan, limits: EngineLimits, rebuilds: bool) -> String {
     let of = PlanFor::Properties(H100);
     match planner.choose(of, plan, limits) {
         Ok(Some(engine)) => {
@@ -400,6 +407,47 @@ fn gradients_of_relu_have_engines_where_there_is_a_driver() {
     let wrong: Vec<&str> = said.lines().filter(|line| !is_fine(line)).collect();
     assert!(wrong.is_empty(), "cuDNN {}:\n{}", planner.version(), wrong.join("\n"));
     is_recorded(&planner, "_gradients", &said);
+}
+
+/// The first engines for attention with what its gradient reads, and for the gradient, which adds in order. To compile each takes seconds.
+fn attention(planner: &Planner) -> String {
+    let mut text = String::new();
+    let bias = |data_type, sizes| Some(ScoreBias { data_type, sizes });
+    let causal = bias(DataType::Float, [1, 1, 1024, 1024]);
+    for (name, data_type, sizes, bias) in [
+        ("GPT-2", DataType::Bfloat16, [16, 12, 1024, 1024, 64, 64], causal),
+        ("BERT", DataType::Half, [64, 12, 128, 128, 64, 64], None),
+        ("uneven", DataType::Bfloat16, [2, 3, 7, 13, 24, 40], bias(DataType::Bfloat16, [2, 1, 1, 13])),
+        ("wide", DataType::Half, [1, 1, 33, 100, 256, 256], None),
+        ("columns by four", DataType::Bfloat16, [2, 3, 16, 16, 12, 12], None),
+        ("floats", DataType::Float, [2, 3, 16, 16, 8, 8], None),
+    ] {
+        let [batch, heads, rows, keys, width, value_width] = sizes;
+        let of = ScaledAttention { data_type, batch, heads, rows, keys, width, value_width, scale: 0.125, bias, sums: true };
+        for (word, is_gradient) in [("attention", false), ("gradient", true)] {
+            let plan = GraphPlan::Attention(AttentionPlan { of, is_gradient });
+            let said = first_of(planner, &plan, EngineLimits::default(), name == "uneven");
+            writeln!(text, "{name}, {word}: {said}").unwrap();
+        }
+    }
+    text
+}
+
+/// As [`gradients_of_relu_have_engines_where_there_is_a_driver`].
+#[test]
+fn attention_has_engines_where_there_is_a_driver() {
+    const TEST: &str = "engines::attention_has_engines_where_there_is_a_driver";
+    if std::env::var_os(CHILD).is_some() {
+        return print!("BEGIN\n{}END\n", attention(&planner().unwrap()));
+    }
+    let Some(planner) = planner() else { return };
+    if planner.compiles_all() {
+        return eprintln!("skipped: the small edition of cuDNN is another one");
+    }
+    let Some(machine) = Machine::new("engines-attention", &[64]) else { return };
+    let without = in_a_child(TEST, Path::new(""));
+    assert!(without.lines().count() == 12 && !without.contains(": engine "), "{without}");
+    is_recorded(&planner, "_attention", &in_a_child(TEST, machine.folder()));
 }
 
 #[test]

@@ -36,6 +36,9 @@ const TYPES: [(i32, bool, &str); 4] = [(FLOAT, false, "float"), (FLOAT, true, "T
 /// `cudnnPointwiseMode_t`.
 const ADD: i32 = 0;
 const MULTIPLY: i32 = 1;
+const SUBTRACT: i32 = 9;
+const EXPONENTIAL: i32 = 13;
+const IDENTITY: i32 = 21;
 const RELU: i32 = 100;
 const GELU: i32 = 104;
 const GELU_BY_TANH: i32 = 107;
@@ -53,6 +56,12 @@ const BY_INPUT: i32 = 12;
 const IMAGES: i64 = 64;
 const CHANNELS: i64 = 64;
 const PIXELS: i64 = 56;
+
+/// Attention: examples, heads, rows, columns.
+const HEADS: [i64; 4] = [16, 12, 1024, 64];
+
+/// What a fusion's name ends in whose engines are given a knob by which they add in order: `CUDNN_KNOB_TYPE_STAGES`, 4.
+const IN_ORDER: (&str, i32, i64) = (", in order", 14, 4);
 
 /// A graph's operations, as they are written.
 struct Words<'a> {
@@ -243,9 +252,10 @@ impl Words<'_> {
         Ok(operations)
     }
 
-    /// Attention of 12 heads of 64 columns, 1024 rows: forward with the logarithms of sums that its gradient reads, or the gradient.
-    fn attention(&self, is_gradient: bool) -> Made<Vec<Handle>> {
-        let (batch, heads, rows, columns) = (16, 12, 1024, 64);
+    /// Attention of 12 heads of 64 columns, 1024 rows: forward with the logarithms of sums that its gradient reads, or the gradient. To scores a
+    /// tensor of floats may be added: by a graph of its own.
+    fn attention(&self, is_gradient: bool, is_added: bool) -> Made<Vec<Handle>> {
+        let [batch, heads, rows, columns] = HEADS;
         let strides = [rows * heads * columns, columns, heads * columns, 1];
         let one = || self.tensor(&[batch, heads, rows, columns], &strides, Is::There);
         let sums = self.tensor(&[batch, heads, rows, 1], &[heads * rows, rows, 1, 1], Is::Floats)?;
@@ -255,7 +265,77 @@ impl Words<'_> {
         let mut attributes: Vec<Attribute> = names.iter().map(|name| Ok(others(*name, &[one()?]))).collect::<Made<_>>()?;
         let first = if is_gradient { 2855 } else { 2804 };
         attributes.extend([others(first, &[sums]), others(first + 1, &[factor])]);
+        if is_added {
+            let scaled = self.scores(Is::Between)?;
+            let from = self.named.get();
+            let moved = self.scores(Is::Between)?;
+            let to = self.named.get();
+            let graph = self.backend.make(15, &[others(801, &[self.on_each(ADD, scaled, Some(self.mask()?), moved)?])])?;
+            attributes.extend([others(2811, &[graph]), integers(2812, &[from]), integers(2813, &[to])]);
+        }
         Ok(vec![self.backend.make(kind, &attributes)?])
+    }
+
+    fn heads(&self, sizes: [i64; 4], is: Is) -> Made<Handle> {
+        let [_, b, c, d] = sizes;
+        self.tensor(&sizes, &[b * c * d, c * d, d, 1], is)
+    }
+
+    fn scores(&self, is: Is) -> Made<Handle> {
+        let [batch, heads, rows, _] = HEADS;
+        self.heads([batch, heads, rows, rows], is)
+    }
+
+    fn mask(&self) -> Made<Handle> {
+        self.heads([1, 1, HEADS[2], HEADS[2]], Is::Floats)
+    }
+
+    fn several(&self, [a, b, to]: [Handle; 3]) -> Made<Handle> {
+        let product = self.backend.make(18, &[numbers(1500, 1, &[FLOAT])])?;
+        self.backend.make(19, &[(1520, a), (1521, b), (1522, to), (1523, product)].map(|(name, of)| others(name, &[of])))
+    }
+
+    /// The gradient of attention as the operations that it is, with sums for the gradient by Q in memory: as `device-cuda/src/cudnn/attention.rs` has it.
+    fn parts_of_gradient(&self, is_added: bool) -> Made<Vec<Handle>> {
+        let [batch, heads, rows, columns] = HEADS;
+        let dense = [heads * rows * columns, rows * columns, columns, 1];
+        let there = || self.heads(HEADS, Is::There);
+        let transposed = || self.tensor(&[batch, heads, columns, rows], &[dense[0], dense[1], 1, columns], Is::There);
+        let of_rows = |is| self.heads([batch, heads, rows, 1], is);
+        let between = || self.scores(Is::Between);
+        let by_keys = || self.tensor(&[batch, heads, rows, rows], &[heads * rows * rows, rows * rows, 1, rows], Is::Rounded);
+        let seen = |from, to| self.backend.make(31, &[others(2200, &[from]), others(2201, &[to])]);
+        let said = || self.tensor(&[1; 4], &[1; 4], Is::Said);
+        let [q, k, v, result, gradient] = [there()?, transposed()?, transposed()?, there()?, there()?];
+        let (scale, one, sums) = (said()?, said()?, of_rows(Is::Floats)?);
+        let (products, summed, of_row) = (self.heads(HEADS, Is::Between)?, of_rows(Is::Between)?, of_rows(Is::Floats)?);
+        let sum = self.backend.make(21, &[numbers(1600, 18, &[0]), numbers(1601, 1, &[FLOAT])])?;
+        let mut operations = vec![
+            self.on_each(MULTIPLY, gradient, Some(result), products)?,
+            self.backend.make(22, &[(1610, products), (1611, summed), (1612, sum)].map(|(name, of)| others(name, &[of])))?,
+            self.on_each(MULTIPLY, summed, Some(one), of_row)?,
+        ];
+        let (bare, mut score) = (between()?, between()?);
+        operations.extend([self.several([q, k, bare])?, self.on_each(MULTIPLY, bare, Some(scale), score)?]);
+        if is_added {
+            let moved = between()?;
+            operations.push(self.on_each(ADD, score, Some(self.mask()?), moved)?);
+            score = moved;
+        }
+        let (below, share, shares) = (between()?, between()?, by_keys()?);
+        operations.extend([self.on_each(SUBTRACT, score, Some(sums), below)?, self.on_each(EXPONENTIAL, below, None, share)?]);
+        operations.extend([seen(share, shares)?, self.several([shares, gradient, there()?])?]);
+        let [of_share, moved, of_score, scaled] = [between()?, between()?, between()?, between()?];
+        operations.extend([
+            self.several([gradient, v, of_share])?,
+            self.on_each(SUBTRACT, of_share, Some(of_row), moved)?,
+            self.on_each(MULTIPLY, moved, Some(share), of_score)?,
+            self.on_each(MULTIPLY, of_score, Some(scale), scaled)?,
+        ]);
+        let (turned, keys, of_q) = (by_keys()?, self.heads(HEADS, Is::Rounded)?, self.heads(HEADS, Is::Floats)?);
+        operations.extend([seen(scaled, turned)?, self.several([turned, q, there()?])?]);
+        operations.extend([seen(k, keys)?, self.several([scaled, keys, of_q])?, self.on_each(IDENTITY, of_q, None, there()?)?]);
+        Ok(operations)
     }
 }
 
@@ -278,7 +358,7 @@ enum Last {
 type Build = fn(&Words<'_>) -> Made<Vec<Handle>>;
 
 /// All that is asked for.
-const FUSIONS: [(&str, Build); 34] = {
+const FUSIONS: [(&str, Build); 37] = {
     use Second::{Channels, Whole};
     [
         ("convolution", |words| words.behind(&[])),
@@ -343,8 +423,11 @@ const FUSIONS: [(&str, Build); 34] = {
         ("product, bias, gelu by tanh", |words| words.product(&[(ADD, Some(Channels)), (GELU_BY_TANH, None)])),
         ("product, bias, sum", |words| words.product(&[(ADD, Some(Channels)), (ADD, Some(Whole))])),
         ("product, gelu's gradient", |words| words.product(&[(GELU_GRADIENT, None)])),
-        ("attention", |words| words.attention(false)),
-        ("gradient of attention", |words| words.attention(true)),
+        ("attention", |words| words.attention(false, false)),
+        ("attention, sum", |words| words.attention(false, true)),
+        ("gradient of attention", |words| words.attention(true, false)),
+        ("gradient of attention by its parts", |words| words.parts_of_gradient(false)),
+        ("gradient of attention by its parts, sum, in order", |words| words.parts_of_gradient(true)),
     ]
 };
 
@@ -359,8 +442,8 @@ struct Engine {
     is_compiled: bool,
 }
 
-/// The engines of a graph for a card, best first.
-fn engines(backend: &Backend, card: Handle, build: Build, data_type: i32) -> Made<Vec<Engine>> {
+/// The engines of a graph for a card, best first; with one more knob, where it is said so.
+fn engines(backend: &Backend, card: Handle, build: Build, (data_type, in_order): (i32, bool)) -> Made<Vec<Engine>> {
     let operations = build(&Words { backend, data_type, named: Cell::new(0) })?;
     let graph = backend.make(15, &[others(801, &operations)])?;
     let heuristics = backend.make(4, &[others(201, &[graph]), numbers(200, 8, &[3]), others(204, &[card])])?;
@@ -373,9 +456,22 @@ fn engines(backend: &Backend, card: Handle, build: Build, data_type: i32) -> Mad
     let engine = |choice: Handle| {
         let engine = backend.list(choice, 300, 2, 1)?[0];
         let index = backend.get(engine, 1301, 3, 1)?.1[0] as i64;
+        let choice = if in_order { turned(backend, card, graph, (choice, index))? } else { choice };
         Ok(Engine { choice, index, numerics: notes(engine, 1303, 11)?, is_compiled: notes(engine, 1305, 19)?.contains(&0) })
     };
-    backend.list(heuristics, 202, 3, 64)?.into_iter().map(engine).collect()
+    let all: Vec<Made<Engine>> = backend.list(heuristics, 202, 3, 64)?.into_iter().map(engine).collect();
+    // Engines that do not take the knob are none.
+    let is_refused = |engine: &Made<Engine>| in_order && engine.is_err();
+    all.into_iter().filter(|engine| !is_refused(engine)).collect()
+}
+
+/// The same engine with one more knob.
+fn turned(backend: &Backend, card: Handle, graph: Handle, (choice, index): (Handle, i64)) -> Made<Handle> {
+    let engine = backend.make(2, &[others(1300, &[graph]), integers(1301, &[index]), others(1307, &[card])])?;
+    let (_, of, value) = IN_ORDER;
+    let mut knobs = backend.list(choice, 302, 7, 64)?;
+    knobs.push(backend.make(7, &[numbers(600, 9, &[of]), integers(601, &[value])])?);
+    backend.make(3, &[others(300, &[engine]), others(302, &knobs)])
 }
 
 /// `CUDNN_NUMERICAL_NOTE_*`: tensor cores; those of other sums, and of other bits each time.
@@ -415,13 +511,14 @@ fn first(backend: &Backend, card: Handle, engines: &Made<Vec<Engine>>, rounds: b
 
 /// Whether a fusion is asked about with every run of the tests: those that cuDNN compiles an engine for take a second each.
 fn is_quick(card: &str, fusion: &str) -> bool {
-    const QUICK: [&str; 6] = [
+    const QUICK: [&str; 7] = [
         "convolution, residual, bias, relu",
         "convolution 3x3, statistics",
         "gradient by the input 3x3, select",
         "gradient by the input 1x1, sum, select",
-        "attention",
+        "attention, sum",
         "gradient of attention",
+        "gradient of attention by its parts, sum, in order",
     ];
     card == "H100" && QUICK.contains(&fusion)
 }
@@ -436,7 +533,7 @@ fn table(is_asked: impl Fn(&str, &str) -> bool) -> String {
         for (fusion, build) in FUSIONS.into_iter().filter(|(fusion, _)| is_asked(name, fusion)) {
             let mut answers: Vec<(String, String)> = Vec::new();
             for (data_type, rounds, word) in TYPES {
-                let engines = engines(&backend, card, build, data_type);
+                let engines = engines(&backend, card, build, (data_type, fusion.ends_with(IN_ORDER.0)));
                 let said = first(&backend, card, &engines, rounds);
                 match answers.last_mut().filter(|(_, last)| *last == said) {
                     Some((words, _)) => *words = format!("{words}, {word}"),
@@ -486,5 +583,5 @@ fn fusions_are_planned_without_a_card() {
     };
     let said = say("quick", machine.folder());
     let others: Vec<&str> = said.lines().filter(|line| !all.lines().any(|recorded| recorded == *line)).collect();
-    assert!(others.is_empty() && said.lines().count() == 6, "{} says otherwise:\n{}", place.display(), others.join("\n"));
+    assert!(others.is_empty() && said.lines().count() == 7, "{} says otherwise:\n{}", place.display(), others.join("\n"));
 }

@@ -4,6 +4,7 @@
 //! PLIMSOLL_KERNELS=N tries N times as many shapes. Where PLIMSOLL_CHECK is set (`bench/gpu/check.sh`), the card of this machine runs them, too.
 
 mod anchors;
+mod attending;
 mod card;
 mod cases;
 mod compiled;

@@ -104,7 +104,7 @@ fn calls_are_written_and_read() {
 /// The library of a device that there is not: it computes everything with one of two kernels, products and convolutions in two
 /// steps, and no random numbers.
 #[derive(Debug)]
-struct Abacus;
+pub struct Abacus;
 
 impl Library for Abacus {
     fn variants(&self, _: &DeviceSpec, request: &KernelRequest) -> Result<Vec<Variant>> {

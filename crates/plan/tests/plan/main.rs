@@ -1,5 +1,6 @@
 //! Plans and placements. One program, since each takes its time to link and its place on the disk.
 
+mod attending;
 mod buckets;
 mod clock;
 mod convolutions;

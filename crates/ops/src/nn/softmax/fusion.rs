@@ -8,10 +8,16 @@ use plimsoll_request::expr::{Expr, ExprBuilder};
 use plimsoll_request::nn::Nn;
 use plimsoll_request::product::ProductSpec;
 
+use super::scaled;
 use crate::fusion::{Becomes, Computes, Fusion, Patch, Stage, View, WorkId, Works};
 
-/// The product of a softmax with values, where the softmax is of products that nobody else reads: scores are nowhere as a whole.
-pub const FUSIONS: &[Fusion] = &[Fusion { name: "attention", stage: Stage::Joined, find: attention }];
+/// The product of a softmax with values, where the softmax is of products that nobody else reads: scores are nowhere as a
+/// whole. Of narrow floats before anything else is joined, as engines of cards have it.
+pub const FUSIONS: &[Fusion] = &[
+    Fusion { name: "attention_with_gradient", stage: Stage::Lowered, find: scaled::with_gradient },
+    Fusion { name: "scaled_attention", stage: Stage::Lowered, find: scaled::forward },
+    Fusion { name: "attention", stage: Stage::Joined, find: attention },
+];
 
 /// What a softmax is of.
 struct Scores {

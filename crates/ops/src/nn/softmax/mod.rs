@@ -1,6 +1,7 @@
 //! Softmax and LogSoftmax over the last dimension.
 
 mod fusion;
+mod scaled;
 
 use plimsoll_base::Result;
 use plimsoll_graph::{NodeId, Output};

@@ -1,0 +1,80 @@
+//! Attention of narrow floats, as engines of cards have it, and its gradient.
+
+use plimsoll_base::{DataType, Error, Result};
+use serde::{Deserialize, Serialize};
+
+/// `softmax(scale Q K^T + bias) V` for the heads of each example, in floats; the shares are rounded before they weigh the rows of V.
+/// Tensors lie dense: Q is `[batch, heads, rows, width]`, K `[batch, heads, keys, width]`, V `[batch, heads, keys, value_width]`, and the result
+/// `[batch, heads, rows, value_width]`.
+///
+/// Arguments: Q, K, V, the bias where there is one, the result, and with `sums` the logarithm of the sum of each row's exponentials:
+/// floats `[batch, heads, rows]`.
+///
+/// Those of the gradient: Q, K, V, the bias where there is one, the result, these logarithms, the gradient by the result; the gradients by Q, K
+/// and V. The shares are computed anew.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ScaledAttention {
+    /// The type of Q, K, V, the result and all gradients: half or bfloat16.
+    pub data_type: DataType,
+    /// Examples.
+    pub batch: u64,
+    /// Heads of each.
+    pub heads: u64,
+    /// Rows of Q of a head.
+    pub rows: u64,
+    /// Rows of K and V of a head.
+    pub keys: u64,
+    /// Columns of Q and K.
+    pub width: u64,
+    /// Columns of V.
+    pub value_width: u64,
+    /// What scores are multiplied by.
+    pub scale: f32,
+    /// What is added to scores.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bias: Option<ScoreBias>,
+    /// Whether the logarithms are a result: always of the gradient's attention.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub sums: bool,
+}
+
+/// A tensor that is added to scores: a mask, or what positions are worth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ScoreBias {
+    /// Float, or the type of the others.
+    pub data_type: DataType,
+    /// Each is the size of the scores, `[batch, heads, rows, keys]`, or 1.
+    pub sizes: [u64; 4],
+}
+
+impl ScaledAttention {
+    /// The sizes of Q and of the gradient by it; those of K; of V; of the result.
+    pub fn sizes(&self) -> [[u64; 4]; 4] {
+        let ScaledAttention { batch, heads, rows, keys, width, value_width, .. } = *self;
+        [[rows, width], [keys, width], [keys, value_width], [rows, value_width]].map(|[rows, width]| [batch, heads, rows, width])
+    }
+
+    /// The sizes of the scores.
+    pub fn scores(&self) -> [u64; 4] {
+        [self.batch, self.heads, self.rows, self.keys]
+    }
+
+    /// The sizes of the logarithms.
+    pub fn of_sums(&self) -> [u64; 4] {
+        [self.batch, self.heads, self.rows, 1]
+    }
+
+    /// # Errors
+    /// INVALID_ARGUMENT for other types, a scale that is no number, and a bias of other sizes.
+    pub fn check(&self) -> Result<()> {
+        let is_narrow = |data_type| matches!(data_type, DataType::Half | DataType::Bfloat16);
+        let is_fine = self.bias.is_none_or(|ScoreBias { data_type, sizes }| {
+            let is_of_type = data_type == DataType::Float || data_type == self.data_type;
+            is_of_type && sizes.into_iter().zip(self.scores()).all(|(size, all)| size == 1 || size == all)
+        });
+        if !is_narrow(self.data_type) || !self.scale.is_finite() || !is_fine {
+            return Err(Error::invalid_argument("an attention of other types or with another bias than scores take"));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,45 @@
+//! The arguments of attention of narrow floats, of any sizes: a request of a plan from a file may say anything.
+
+use plimsoll_base::{Code, DataType};
+use plimsoll_request::KernelRequest;
+use plimsoll_request::scaled_attention::{ScaledAttention, ScoreBias};
+
+fn attention() -> ScaledAttention {
+    let bias = Some(ScoreBias { data_type: DataType::Float, sizes: [2, 1, 5, 7] });
+    let (rows, keys, width, value_width) = (5, 7, 8, 16);
+    ScaledAttention { data_type: DataType::Half, batch: 2, heads: 3, rows, keys, width, value_width, scale: 0.5, bias, sums: false }
+}
+
+#[test]
+fn arguments_are_those_that_are_documented() {
+    let of = |request: KernelRequest| request.arguments().map(|arguments| (arguments.inputs, arguments.outputs)).unwrap();
+    let (q, k, v, result) = (2 * 6 * 5 * 8, 2 * 6 * 7 * 8, 2 * 6 * 7 * 16, 2 * 6 * 5 * 16);
+    let (bias, sums) = (4 * 2 * 5 * 7, 4 * 6 * 5);
+    let (plain, with_sums) = (attention(), ScaledAttention { sums: true, ..attention() });
+    assert_eq!(of(KernelRequest::ScaledAttention(plain)), (vec![q, k, v, bias], vec![result]));
+    assert_eq!(of(KernelRequest::ScaledAttention(with_sums)), (vec![q, k, v, bias], vec![result, sums]));
+    let without = ScaledAttention { bias: None, ..with_sums };
+    assert_eq!(of(KernelRequest::ScaledAttentionGrad(without)), (vec![q, k, v, result, sums, result], vec![q, k, v]));
+}
+
+#[test]
+fn what_makes_no_sense_is_refused() {
+    let biased = |data_type, sizes| ScaledAttention { bias: Some(ScoreBias { data_type, sizes }), ..attention() };
+    let max = u64::MAX;
+    for other in [
+        ScaledAttention { data_type: DataType::Float, bias: None, ..attention() },
+        ScaledAttention { scale: f32::NAN, ..attention() },
+        biased(DataType::Bfloat16, [1; 4]),
+        biased(DataType::Float, [2, 3, 5, 8]),
+        biased(DataType::Float, [3, 1, 1, 1]),
+        ScaledAttention { batch: max, bias: None, ..attention() },
+        ScaledAttention { rows: max, keys: max, bias: None, ..attention() },
+        ScaledAttention { batch: 0, width: max, value_width: max, bias: None, ..attention() },
+        // Q, K and V have room, and scores have none.
+        ScaledAttention { rows: 1 << 40, keys: 1 << 40, width: 1, value_width: 1, bias: None, ..attention() },
+    ] {
+        for request in [KernelRequest::ScaledAttention(other), KernelRequest::ScaledAttentionGrad(other)] {
+            assert_eq!(request.arguments().unwrap_err().code(), Code::InvalidArgument, "{request:?}");
+        }
+    }
+}
