@@ -256,6 +256,37 @@ def attentions():
     loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=y, logits=logits), name="loss")
     tf.identity(logits, name="logits")
     tf1.train.GradientDescentOptimizer(0.05).minimize(loss, name="train")
+
+
+def normalized():
+    """Convolutions of bfloat16 whose results are normalized by their own statistics: 3x3 and 1x1, by two, and with channels that are no whole words of tensor
+    cores. The statistics of a layer far from 0 are fetched, too."""
+    x, y = inputs()
+
+    def conv(images, name, channels, size=3, strides=1, offset=0.0, relu=True):
+        start = tf1.random_normal_initializer(mean=offset, stddev=0.15, seed=len(name) + channels)
+        weights = tf1.get_variable(name, [size, size, images.shape[-1], channels], initializer=start, use_resource=True)
+        images = tf.nn.conv2d(images, tf.cast(weights, tf.bfloat16), strides, "SAME")
+        scale = tf1.get_variable(f"{name}_scale", [channels], initializer=tf1.ones_initializer(), use_resource=True)
+        shift = tf1.get_variable(f"{name}_shift", [channels], initializer=tf1.zeros_initializer(), use_resource=True)
+        images, mean, variance = tf1.nn.fused_batch_norm(images, scale, shift)
+        return (tf.nn.relu(images) if relu else images), mean, variance
+
+    wide = tf1.get_variable("wide", [6, 48], initializer=tf1.random_normal_initializer(stddev=0.2, seed=4), use_resource=True)
+    images = tf.cast(tf.reshape(tf.matmul(x, wide), [-1, 4, 4, 3]), tf.bfloat16)
+    images, mean, variance = conv(images + tf.cast(16, tf.bfloat16), "far", 8, 1, offset=1.0)
+    tf.stack([mean, variance], name="statistics")
+    images = conv(images, "stem", 16)[0]
+    for block, strides in enumerate([1, 2]):
+        inside = conv(images, f"first{block}", 24, 1)[0]
+        inside = conv(inside, f"second{block}", 24, 3, strides)[0]
+        beside = images if strides == 1 else conv(images, f"beside{block}", 16, 1, strides, relu=False)[0]
+        images = tf.nn.relu(conv(inside, f"third{block}", 16, 1, relu=False)[0] + beside)
+    pooled = tf.reduce_mean(tf.cast(conv(images, "narrow", 12)[0], tf.float32), [1, 2])
+    start = tf1.random_normal_initializer(stddev=0.2, seed=5)
+    logits = tf.matmul(pooled, tf1.get_variable("last", [12, 3], initializer=start, use_resource=True))
+    loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=y, logits=logits), name="loss")
+    tf1.train.GradientDescentOptimizer(0.02).minimize(loss, name="train")
     tf1.variables_initializer(tf1.global_variables(), name="init")
     return True
 
@@ -306,6 +337,7 @@ def main():
     texts = list(batches(4, 12))
     record("attention_bf16", attentions, [(feed, ["loss:0"], ["train"]) for feed in texts[:3]] + [(texts[3], ["logits:0"], [])],
            note="attention of bfloat16 and half", rtol=4e-3, atol=4e-3)
+    record("normalized_bf16", normalized, batches(3, 48), ["loss:0", "statistics:0"], ["train"], note="normalized convolutions of bfloat16", rtol=1e-3, atol=1e-3)
     for name, build, note in [
         ("product", product(None, None), "a product, wherever"), ("product_of_cpu", product("/cpu:0", None), "operands on /cpu:0"),
         ("product_on_gpu2", product("/gpu:2", "/gpu:2"), "all on /gpu:2"),

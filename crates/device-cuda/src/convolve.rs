@@ -10,10 +10,13 @@
 //! the card builds that. An epilogue that adds a bias, or behind a gradient by the input that of a ReLU, is a part of an engine, where cuDNN has one
 //! ([`Finishing`]). Any other is computed behind
 //! the convolution, by a kernel of its own, in the place of a result.
+//!
+//! A convolution that sums the channels of its result for a normalization is one of halves and `bfloat16`: rounding of such elements is coarser than what a
+//! difference of sums of floats loses.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use plimsoll_base::{Code, Error, Result};
+use plimsoll_base::{Code, DataType, Error, Result};
 use plimsoll_cards::CudnnMode;
 use plimsoll_device::{Cost, DeviceSpec, FINISHED, KernelCall, Library, Load, Step, Tuned, TunedCudnn, TunedFor, TunedPart, Variant};
 use plimsoll_request::KernelRequest;
@@ -115,6 +118,10 @@ impl Asked<'_> {
                 (asked(ConvolutionKind::ByInput, spec, spec.input()), epilogue.as_ref())
             }
             KernelRequest::ConvBackpropFilter { spec, unpooled: None } => (asked(ConvolutionKind::ByFilter, spec, spec.filter()), None),
+            KernelRequest::ConvStatistics(spec) if matches!(spec.data_type, DataType::Half | DataType::Bfloat16) => {
+                let asked = asked(ConvolutionKind::Forward, spec, spec.output());
+                return Some(Asked { finishing: asked.finished.map(|_| Finishing::STATISTICS), ..asked });
+            }
             _ => return None,
         };
         let is_safe = epilogue.is_none_or(|epilogue| !epilogue.expr.can_fail());
@@ -124,10 +131,14 @@ impl Asked<'_> {
         is_safe.then_some(Asked { epilogue, finishing, ..asked })
     }
 
-    /// The form with that behind the convolution; none where it is not the request's epilogue.
+    fn has_statistics(&self) -> bool {
+        self.finishing == Some(Finishing::STATISTICS)
+    }
+
+    /// The form with that behind the convolution; none where it is not the request's epilogue. No kernel computes statistics behind an engine without.
     fn form_with(&self, finish: Finish) -> Option<Form> {
         if !finish.is_some() {
-            return Some(self.bare);
+            return (!self.has_statistics()).then_some(self.bare);
         }
         let form = self.finished.filter(|_| self.finishing.is_some_and(|finishing| finishing.finish == finish))?;
         Some(form.finishing(finish))
@@ -163,6 +174,9 @@ impl Asked<'_> {
             let operands = self.epilogue.map_or(0, |epilogue| epilogue.operands.len());
             result = argument(operands);
             further.extend(finishing.operands().map(argument));
+            if finishing.finish.statistics {
+                further.extend([operands + 1, operands + 2].map(argument));
+            }
         } else if let Some(Epilogue { expr, operands }) = self.epilogue {
             let all: Vec<Vec<u64>> = [self.shape.clone()].into_iter().chain(operands.iter().cloned()).collect();
             let behind = emit::emit(&KernelRequest::Expr { expr: expr.clone(), shape: self.shape.clone(), operands: all })?;
@@ -311,6 +325,40 @@ impl CudnnLibrary {
         Ok(engines.min_by(|one, other| seconds(one).total_cmp(&seconds(other))))
     }
 
+    /// The variants of a convolution with statistics: the engine that times say is the fastest, or that is predicted to be. It is predicted to take no
+    /// less than the convolution alone by whatever is the fastest.
+    ///
+    /// # Errors
+    /// UNIMPLEMENTED where cuDNN has no engine within the limits.
+    fn with_statistics(&self, spec: &DeviceSpec, request: &KernelRequest, asked: &Asked<'_>) -> Result<Vec<Variant>> {
+        let times = if self.tuned.is_empty() { None } else { self.tuned.get(&Tuned::key(request)?) };
+        for (name, seconds) in times.iter().flat_map(|times| &times.times) {
+            let named = name.parse::<EngineName>().ok();
+            let Some((name, form)) = named.and_then(|name| Some((name.clone(), asked.form_of(&name)?))) else { continue };
+            if let Some(engine) = self.named(&GraphPlan::from(&form.plan), &name)? {
+                return Ok(vec![self.summing(spec, request, asked, &engine, Some(*seconds))?]);
+            }
+        }
+        let none = || Error::unimplemented("an engine of cuDNN: a convolution with statistics");
+        let engine = self.best(spec, asked, Finish::STATISTICS)?.ok_or_else(none)?;
+        Ok(vec![self.summing(spec, request, asked, &engine, None)?])
+    }
+
+    /// The variant of an engine with statistics, which takes so long.
+    fn summing(
+        &self,
+        spec: &DeviceSpec,
+        request: &KernelRequest,
+        asked: &Asked<'_>,
+        engine: &Engine,
+        measured: Option<f64>,
+    ) -> Result<Variant> {
+        let bare = request.without_sums().map_or(Ok(Vec::new()), |bare| self.variants(spec, &bare))?;
+        let least = bare.first().map_or(0.0, |first| first.steps.iter().filter_map(|step| step.seconds).sum());
+        let seconds = measured.unwrap_or_else(|| asked.engine_seconds(spec, &self.rates, engine).max(least));
+        self.variant(asked, (&engine.name, None), CudnnLibrary::kernels(spec, request)?.as_ref(), Some(seconds))
+    }
+
     /// The form with padded channels, where tensor cores may compute it.
     fn padded(&self, asked: &Asked<'_>, finish: Finish) -> Option<Form> {
         let may_round = asked.bare.element() == 2 || self.limits.tensor_float_32;
@@ -429,9 +477,9 @@ impl CudnnLibrary {
         Ok(first.map_or(0.0, |first| first.steps.iter().filter_map(|step| step.seconds).sum()))
     }
 
-    /// The variants of this crate's kernels; none where there are none for it.
+    /// The variants of this crate's kernels; none where there are none for it. Of a convolution with statistics those of the convolution alone.
     fn kernels(spec: &DeviceSpec, request: &KernelRequest) -> Result<Option<Variant>> {
-        match CudaLibrary.variants(spec, request) {
+        match CudaLibrary.variants(spec, request.without_sums().as_ref().unwrap_or(request)) {
             Ok(variants) => Ok(variants.into_iter().next()),
             Err(error) if error.code() == Code::Unimplemented => Ok(None),
             Err(error) => Err(error),
@@ -445,6 +493,9 @@ impl Library for CudnnLibrary {
             return self.attention(spec, &attending).map(|variant| vec![variant]);
         }
         let Some(asked) = Asked::of(request) else { return CudaLibrary.variants(spec, request) };
+        if let KernelRequest::ConvStatistics(_) = request {
+            return self.with_statistics(spec, request, &asked);
+        }
         let kernels = CudnnLibrary::kernels(spec, request)?;
         let Ways { engines, bare, kernels_first, kernels: measured } = self.ways(spec, request, &asked, kernels.as_ref())?;
         if engines.is_empty() {
@@ -507,7 +558,7 @@ impl CudaSource for CudnnLibrary {
             let seconds = asked.engine_seconds(spec, &self.rates, engine);
             self.variant(&asked, (&engine.name, first.as_ref()), kernels.as_ref(), Some(seconds))
         });
-        by_engines.chain(kernels.clone().map(Ok)).collect()
+        by_engines.chain(kernels.clone().filter(|_| !asked.has_statistics()).map(Ok)).collect()
     }
 
     fn emitted(&self, request: &KernelRequest) -> Result<Emitted> {

@@ -39,6 +39,9 @@ impl Finishing {
         }
     }
 
+    /// Sums of each channel of the result, which are results, too.
+    pub const STATISTICS: Finishing = Finishing { finish: Finish::STATISTICS, bias: None, residual: None, features: None };
+
     /// Each operand is added once, and one of them has a number for each channel, which come last. In which order is added it does not say: a
     /// result in another order is as near.
     fn of_forward(expr: &Expr, output: Reg, shape: &[u64], operands: &[Vec<u64>]) -> Option<Finishing> {
@@ -56,7 +59,7 @@ impl Finishing {
             [whole, bias] if is_bias(bias) && is_whole(whole, shape) => (1, Some(0)),
             _ => return None,
         };
-        let finish = Finish { residual: residual.is_some(), bias: true, relu, relu_grad: false };
+        let finish = Finish { residual: residual.is_some(), bias: true, relu, ..Finish::NONE };
         Some(Finishing { finish, bias: Some(bias), residual, features: None })
     }
 

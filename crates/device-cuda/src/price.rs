@@ -48,7 +48,9 @@ fn task_of(request: &KernelRequest) -> Option<(Task, Anchor)> {
 fn read_again(request: &KernelRequest) -> f64 {
     let element = |data_type: DataType| data_type.size().unwrap_or(0) as f64;
     match request {
-        KernelRequest::BatchNorm { spec, training: true, .. } => (spec.rows * spec.channels) as f64 * element(spec.data_type),
+        KernelRequest::BatchNorm { spec, training: true, summed: false, .. } => {
+            (spec.rows * spec.channels) as f64 * element(spec.data_type)
+        }
         KernelRequest::BatchNormGrad { spec, training, .. } => {
             let tensors = if *training { 2.0 } else { 1.0 };
             tensors * (spec.rows * spec.channels) as f64 * element(spec.data_type)

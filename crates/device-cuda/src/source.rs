@@ -125,7 +125,7 @@ fn cost_of(request: &KernelRequest, arguments: &Arguments, emitted: &Emitted) ->
         KernelRequest::Nn(_) | KernelRequest::Random(_) => 10.0 * floats,
         KernelRequest::Movement { .. } => 0.0,
         KernelRequest::Anchor { anchor, .. } => multiplied(anchor) + elementwise(request),
-        KernelRequest::ConvBackpropFilter { spec, .. } => multiplied(&Anchor::Conv(*spec)),
+        KernelRequest::ConvBackpropFilter { spec, .. } | KernelRequest::ConvStatistics(spec) => multiplied(&Anchor::Conv(*spec)),
         KernelRequest::DepthwiseConvBackpropInput(spec) | KernelRequest::DepthwiseConvBackpropFilter(spec) => {
             multiplied(&Anchor::DepthwiseConv(*spec))
         }
@@ -222,7 +222,7 @@ mod tests {
     #[test]
     fn buffers_between_kernels_are_scratch() {
         let spec = BatchNormSpec { rows: 5, channels: 3, epsilon: 0.1, exponential_avg_factor: 1.0, data_type: DataType::Float };
-        let request = KernelRequest::BatchNorm { spec, training: true, reserve_3: false, epilogue: None };
+        let request = KernelRequest::BatchNorm { spec, training: true, reserve_3: false, summed: false, epilogue: None };
         let emitted = CudaLibrary.emitted(&request).unwrap();
         assert_eq!((emitted.between.as_slice(), offsets(&emitted).collect::<Vec<_>>()), (&[24, 24][..], vec![0, 256]));
         assert_eq!(variants(&request).unwrap()[0].steps[0].scratch, 512);

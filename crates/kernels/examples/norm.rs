@@ -62,7 +62,7 @@ fn main() -> plimsoll_base::Result<()> {
         let spec = BatchNormSpec { data_type: DataType::Float, rows, channels, epsilon: 0.001, exponential_avg_factor: 1.0 };
         print!("  {name:14}");
         for request in [
-            KernelRequest::BatchNorm { spec, training: true, reserve_3: true, epilogue: None },
+            KernelRequest::BatchNorm { spec, training: true, reserve_3: true, summed: false, epilogue: None },
             KernelRequest::BatchNormGrad { spec, training: true, relu: false },
             KernelRequest::BatchNormGrad { spec, training: true, relu: true },
         ] {

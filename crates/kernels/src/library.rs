@@ -319,10 +319,13 @@ fn prepared(isa: Isa, request: &KernelRequest, order: Order) -> Result<Made> {
         MaxPoolGradGrad(spec) => pool::max_pool_grad_grad_on(isa, *spec)?.into(),
         AvgPool(spec) => pool::avg_pool_on(isa, *spec)?.into(),
         AvgPoolGrad(spec) => pool::avg_pool_grad_on(isa, *spec)?.into(),
-        BatchNorm { spec, training: false, reserve_3, epilogue } => {
+        BatchNorm { summed: true, .. } | ConvStatistics(_) => {
+            return Err(Error::unimplemented("sums of a convolution for a normalization"));
+        }
+        BatchNorm { spec, training: false, reserve_3, epilogue, .. } => {
             norm::batch_norm_inference_on(isa, *spec, *reserve_3, epilogue.as_ref())?.into()
         }
-        BatchNorm { spec, training: true, reserve_3, epilogue } => {
+        BatchNorm { spec, training: true, reserve_3, epilogue, .. } => {
             let (first, then) = (norm::moments_on(isa, *spec)?, norm::batch_norm_on(isa, *spec, *reserve_3, epilogue.as_ref())?);
             let further = epilogue.as_ref().map_or(0, |epilogue| epilogue.operands.len() as u32);
             let arguments = 10 + further + u32::from(*reserve_3);

@@ -29,7 +29,7 @@ fn class_of(request: &KernelRequest) -> Class {
         Anchor { anchor: self::Anchor::Product(DataType::Float | DataType::Half | DataType::Bfloat16, _), .. } => Class::Product,
         Anchor { anchor: self::Anchor::Product(..), .. } => Class::GenericProduct,
         Attention(_) | ScaledAttention(_) | ScaledAttentionGrad(_) => Class::Product,
-        Bands(_) => Class::Convolution,
+        Bands(_) | ConvStatistics(_) => Class::Convolution,
         Anchor { anchor: self::Anchor::Conv(_) | self::Anchor::ConvBackpropInput(_), .. } => Class::Convolution,
         Anchor { anchor: self::Anchor::DepthwiseConv(_), .. } => Class::Depthwise,
         DepthwiseConvBackpropInput(_) | DepthwiseConvBackpropFilter(_) => Class::Depthwise,

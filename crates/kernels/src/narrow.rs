@@ -226,6 +226,7 @@ fn widened(request: &KernelRequest) -> Option<Widened> {
             kept.push(0);
         }
         MaxPoolGradOfInput { spec, .. } | MaxPoolGradGrad(spec) | AvgPool(spec) | AvgPoolGrad(spec) => spec.data_type = wide,
+        BatchNorm { summed: true, .. } => return None,
         // Images and gradients by them; statistics are floats.
         BatchNorm { spec, .. } => {
             spec.data_type = wide;
@@ -296,6 +297,7 @@ fn element_type(request: &KernelRequest) -> Option<DataType> {
         KernelRequest::Expr { .. }
         | KernelRequest::Exprs(_)
         | KernelRequest::Anchor { .. }
+        | KernelRequest::ConvStatistics(_)
         | KernelRequest::Attention(_)
         | KernelRequest::ScaledAttention(_)
         | KernelRequest::ScaledAttentionGrad(_)

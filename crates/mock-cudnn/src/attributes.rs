@@ -17,6 +17,7 @@ pub mod kind {
     pub const BY_FILTER: c_int = 11;
     pub const BY_INPUT: c_int = 12;
     pub const ON_EACH: c_int = 13;
+    pub const STATISTICS: c_int = 14;
     pub const GRAPH: c_int = 15;
     pub const PACK: c_int = 16;
     pub const TENSOR: c_int = 17;
@@ -28,9 +29,9 @@ pub mod kind {
     pub const PROPERTIES: c_int = 38;
     pub const ATTENTION: c_int = 41;
 
-    pub const ALL: [c_int; 21] = [
-        POINTWISE, WINDOW, ENGINE, CHOICE, HEURISTICS, PLAN, KNOB, FORWARD, BY_FILTER, BY_INPUT, ON_EACH, GRAPH, PACK, TENSOR, PRODUCT,
-        MULTIPLIED, REDUCTION, REDUCED, SEEN, PROPERTIES, ATTENTION,
+    pub const ALL: [c_int; 22] = [
+        POINTWISE, WINDOW, ENGINE, CHOICE, HEURISTICS, PLAN, KNOB, FORWARD, BY_FILTER, BY_INPUT, ON_EACH, STATISTICS, GRAPH, PACK, TENSOR,
+        PRODUCT, MULTIPLIED, REDUCTION, REDUCED, SEEN, PROPERTIES, ATTENTION,
     ];
 }
 
@@ -51,6 +52,7 @@ pub const NAN: Element = Element(10, 4);
 pub const POINTWISE_MODE: Element = Element(14, 4);
 pub const NUMERICAL_NOTE: Element = Element(11, 4);
 pub const DESCRIPTOR: Element = Element(15, 8);
+pub const STATISTICS_MODE: Element = Element(16, 4);
 pub const BEHAVIOUR_NOTE: Element = Element(19, 4);
 pub const REDUCTION_OPERATOR: Element = Element(18, 4);
 pub const INTEGER_4: Element = Element(23, 4);
@@ -71,7 +73,9 @@ pub fn attribute(of: c_int, name: c_int) -> Option<Attribute> {
         (kind::POINTWISE, 0) => (POINTWISE_MODE, false),
         (kind::POINTWISE, 1) | (kind::WINDOW, 100) => (TYPE, false),
         (kind::POINTWISE, 2) => (NAN, false),
-        (kind::ON_EACH, 750..=753 | 758) => (DESCRIPTOR, false),
+        (kind::ON_EACH, 750..=753 | 758) | (kind::STATISTICS, 772..=774) => (DESCRIPTOR, false),
+        (kind::STATISTICS, 770) => (STATISTICS_MODE, false),
+        (kind::STATISTICS, 771) => (TYPE, false),
         (kind::PRODUCT, 1500) | (kind::REDUCTION, 1601) => (TYPE, false),
         (kind::REDUCTION, 1600) => (REDUCTION_OPERATOR, false),
         (kind::MULTIPLIED, 1520..=1523) | (kind::REDUCED, 1610..=1612) | (kind::SEEN, 2200 | 2201) => (DESCRIPTOR, false),

@@ -117,7 +117,7 @@ fn known(descriptor: &Descriptor, name: c_int, element: c_int) -> Answer<Attribu
     if attribute.element.0 != element && descriptor.kind == kind::PACK && name == 1001 {
         return because(NOT_SUPPORTED, "addresses that are none");
     }
-    if attribute.element.0 != element && descriptor.kind == kind::POINTWISE {
+    if attribute.element.0 != element && [kind::POINTWISE, kind::STATISTICS].contains(&descriptor.kind) {
         return because(BAD, format!("attribute {name} of elements of type {element}"));
     }
     if attribute.element.0 != element {

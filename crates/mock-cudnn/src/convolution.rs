@@ -151,6 +151,28 @@ impl Finish {
             *value = f64::from(float);
         }
     }
+
+    /// The statistics, from elements as they were stored: of each channel sums of floats, one after the other.
+    ///
+    /// # Safety
+    /// The bytes of result, sums and sums of squares are there, and nothing else uses them.
+    unsafe fn sum_up(&self, from: *const u8, places: &[*mut u8]) {
+        let (Some([of_sums, of_squares]), [.., sums, squares]) = (&self.statistics, places) else { return };
+        // SAFETY: the caller's promise.
+        let stored = unsafe { self.result.read(from, false) };
+        let mut both = [vec![0f32; stored.channels], vec![0f32; stored.channels]];
+        for (at, value) in stored.values.iter().enumerate() {
+            let (channel, value) = (at % stored.channels, *value as f32);
+            both[0][channel] += value;
+            both[1][channel] += value * value;
+        }
+        let tensors = [(of_sums, *sums), (of_squares, *squares)];
+        for ((tensor, place), values) in tensors.into_iter().zip(both) {
+            let values = values.into_iter().map(f64::from).collect();
+            // SAFETY: the caller's promise.
+            unsafe { tensor.write(place, &Dense { outer: 1, inner: 1, channels: stored.channels, values }) };
+        }
+    }
 }
 
 /// Rounded to 10 bits behind the first, as tensor cores take floats.
@@ -265,6 +287,7 @@ impl Convolution {
                 Some((finish, places, zero)) => {
                     finish.apply(&mut computed, places, zero);
                     finish.result.write(place, &computed);
+                    finish.sum_up(place, places);
                 }
             }
         }

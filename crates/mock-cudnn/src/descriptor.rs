@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::attention::{Attention, Operation};
 use crate::attributes::kind;
-use crate::behind::{Behind, OnEach};
+use crate::behind::{Behind, OnEach, Statistics};
 use crate::convolution::{Convolution, Tensor, Window};
 use crate::engines::Engine;
 use crate::status::{BAD, NO_HOST_MEMORY, NULL, Status};
@@ -48,6 +48,7 @@ pub enum Made {
     Operation(Operation),
     /// What a product or a reduction is: floats, and sums.
     Arithmetic,
+    Statistics(Statistics),
     Graph(Graph),
     /// A card's properties, as JSON.
     Properties(String),

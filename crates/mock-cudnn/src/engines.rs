@@ -23,6 +23,8 @@ pub struct Engine {
 
 /// `CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION`
 pub const COMPILES: c_int = 0;
+/// `CUDNN_DATA_HALF`
+const HALF: c_int = 2;
 pub const TENSOR_CORE: c_int = 0;
 const NONDETERMINISTIC: c_int = 4;
 const STRICT_NAN: c_int = 9;
@@ -55,7 +57,7 @@ impl Engine {
 
     fn of_convolution(convolution: &Convolution, behind: &Behind) -> Vec<Engine> {
         // Each bare engine forward has one of another number that finishes, if what is behind is such as these compute.
-        let is_bare = behind.0.is_empty();
+        let is_bare = behind.is_empty();
         let finish = behind.finish(convolution);
         if !is_bare && finish.is_none() {
             return Vec::new();
@@ -83,10 +85,21 @@ impl Engine {
         // Elements of 16 bytes at once. A filter is in memory before every convolution with something behind it.
         let at_once = 16 / filter.element().unwrap_or(16) as i64;
         let is_wide = [input.sizes[1], filter.sizes[0]].iter().all(|channels| channels % at_once == 0) && convolution.groups() == 1;
-        if finish.is_some_and(|finish| finish.features.is_some()) {
-            // These are for tensor cores alone, and compiled for the graph.
-            let compiled = |knob| Engine { behaviour: vec![COMPILES], ..engine(4, &[(2, knob), (13, 1)], &[TENSOR_CORE], 0) };
-            return if is_wide { vec![compiled(0), compiled(5)] } else { Vec::new() };
+        // These are for tensor cores alone, and compiled for the graph.
+        let compiled = |index, knob| Engine { behaviour: vec![COMPILES], ..engine(index, &[(2, knob), (13, 1)], &[TENSOR_CORE], 0) };
+        match finish {
+            Some(finish) if finish.statistics.is_some() => {
+                let ready = || engine(2, &[], &[], finish.result.elements() / 32 + 144);
+                return match filter.data_type {
+                    _ if !is_wide => Vec::new(),
+                    HALF => vec![ready()],
+                    _ => vec![compiled(3, 0), compiled(3, 5)],
+                };
+            }
+            Some(finish) if finish.features.is_some() => {
+                return if is_wide { vec![compiled(4, 0), compiled(4, 5)] } else { Vec::new() };
+            }
+            _ => {}
         }
         let mut engines = Vec::new();
         if *of != kind::FORWARD {

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::attention::{Attention, Forward, MULTIPLY, Operation, SUBTRACT};
 use crate::attributes::{first_of, kind};
-use crate::behind::{ADD, Behind, GREATER, OnEach, SELECT};
+use crate::behind::{ADD, Behind, GREATER, OnEach, SELECT, Statistics};
 use crate::convolution::{Convolution, Tensor, Window};
 use crate::descriptor::{Answer, Choice, Computed, Descriptor, Graph, Made, Pack, Plan, State, because};
 use crate::driver;
@@ -65,6 +65,7 @@ fn made(of: c_int, state: &State) -> Answer<Made> {
         kind::PRODUCT | kind::REDUCTION => Ok(Made::Arithmetic),
         kind::MULTIPLIED | kind::REDUCED | kind::SEEN => operation(of, state).map(Made::Operation),
         kind::ATTENTION => attention(state).map(Made::Operation),
+        kind::STATISTICS => statistics(state).map(Made::Statistics),
         kind::GRAPH => graph(state),
         kind::PROPERTIES => properties(state).map(Made::Properties),
         kind::HEURISTICS => heuristics(state),
@@ -231,8 +232,17 @@ fn of_attention(operations: &[std::sync::Arc<Descriptor>], state: &State) -> Ans
     Ok(Made::Graph(Graph { of: Computed::Attention(operations), handle: handle(state, 800) }))
 }
 
-/// A convolution, and operations on each element of the result of the one before; comparisons are of other tensors. One operation on each element is a graph, too, of which
-/// nothing is known here.
+fn statistics(state: &State) -> Answer<Statistics> {
+    let tensor = |name| match state.other(name).map(|other| other.made()) {
+        Some(Ok(Made::Tensor(tensor))) => Ok(Some(tensor)),
+        Some(_) => because(BAD, format!("attribute {name} is no tensor")),
+        None => Ok(None),
+    };
+    Ok(Statistics { of: tensor(772)?, sums: tensor(773)?, squares: tensor(774)? })
+}
+
+/// A convolution, and operations on each element of the result of the one before; comparisons are of other tensors, and statistics may be.
+/// One operation on each element is a graph, too, of which nothing is known here.
 fn graph(state: &State) -> Answer<Made> {
     let operations = state.others.get(&801).map_or(&[][..], Vec::as_slice);
     let Some((first, rest)) = operations.split_first() else { return because(BAD, "a graph of nothing") };
@@ -252,9 +262,10 @@ fn graph(state: &State) -> Answer<Made> {
         match operation.made()? {
             Made::OnEach(each) if each.from.name == value => {
                 value = each.to.name;
-                behind.0.push(each);
+                behind.each.push(each);
             }
-            Made::OnEach(each) if each.mode == GREATER => behind.0.push(each),
+            Made::OnEach(each) if each.mode == GREATER => behind.each.push(each),
+            Made::Statistics(statistics) if behind.statistics.is_none() => behind.statistics = Some(statistics),
             _ => return because(BAD, "an operation that is not behind the one before"),
         }
     }

@@ -14,7 +14,7 @@ use crate::status::{BAD, MISALIGNED, NULL};
 /// A graph with the addresses of its tensors and of its workspace.
 struct Work {
     of: Of,
-    /// Each with its extent. Of a convolution: input, filter, result, bias, residual, features.
+    /// Each with its extent. Of a convolution: input, filter, result, bias, residual, features, sums, sums of squares.
     tensors: Vec<(u64, u64)>,
     workspace: (u64, u64),
     units: u64,

@@ -103,6 +103,8 @@ pub trait Works {
     fn request(&self, work: WorkId) -> Option<KernelRequest>;
     /// Whether the device of a work has a kernel for a request.
     fn answers(&self, work: WorkId, request: &KernelRequest) -> bool;
+    /// The predicted seconds of a request on the device of a work; none where that has no kernel for it.
+    fn seconds(&self, work: WorkId, request: &KernelRequest) -> Option<f64>;
     /// Whether the device of a work gains by computing `second` at once with `first`: see [`plimsoll_device::Library::takes`].
     fn takes(&self, work: WorkId, first: &KernelRequest, second: &KernelRequest) -> bool;
     /// The id that the next value gets.

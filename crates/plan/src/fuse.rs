@@ -14,7 +14,7 @@ use plimsoll_request::expr::{Expr, ExprBuilder, Reg};
 
 use crate::Request;
 use crate::lir::{Applied, Home, Lir, ValueId, View, Work, WorkId, WorkKind};
-use crate::passes::Pass;
+use crate::passes::{Check, Pass};
 use crate::patch::{check, may_fuse, patches};
 use crate::plan::DeviceId;
 use crate::prepare::{answers, request_of};
@@ -27,23 +27,23 @@ const MAX_STEPS: usize = 256;
 /// Joins works, as far as their devices have kernels for them.
 ///
 /// # Errors
-/// INTERNAL where a join breaks a rule of the LIR.
-pub(crate) fn fuse(request: &Request<'_>, lir: &mut Lir) -> Result<()> {
+/// INTERNAL where a join breaks a rule of the LIR; the error of `go_on`.
+pub(crate) fn fuse(request: &Request<'_>, lir: &mut Lir, go_on: &Check<'_>) -> Result<()> {
     let apart = lir.clone();
     // To ask for every step on the way takes longer than all else: only devices that refuse a result are asked so.
-    let refusing = join_all(request, lir, &BTreeSet::new())?;
+    let refusing = join_all(request, lir, &BTreeSet::new(), go_on)?;
     if !refusing.is_empty() {
         *lir = apart;
-        join_all(request, lir, &refusing)?;
+        join_all(request, lir, &refusing, go_on)?;
     }
-    patches(request, lir, Stage::Joined, Pass::Fuse)?;
-    bodies::join_in_body(request, lir)?;
+    patches(request, lir, (Stage::Joined, Pass::Fuse), go_on)?;
+    bodies::join_in_body(request, lir, go_on)?;
     lir.drop_dead()
 }
 
 /// Joins works wherever that is possible; on `careful` devices only where there is a kernel for the result. The other devices that
 /// have none for a result.
-fn join_all(request: &Request<'_>, lir: &mut Lir, careful: &BTreeSet<DeviceId>) -> Result<BTreeSet<DeviceId>> {
+fn join_all(request: &Request<'_>, lir: &mut Lir, careful: &BTreeSet<DeviceId>, go_on: &Check<'_>) -> Result<BTreeSet<DeviceId>> {
     let mut readers = readers(lir);
     let mut definitions = lir.definitions();
     let mut is_awaited: IdVec<WorkId, bool> = IdVec::filled(false, lir.works.len());
@@ -56,6 +56,7 @@ fn join_all(request: &Request<'_>, lir: &mut Lir, careful: &BTreeSet<DeviceId>) 
         while may_fuse(request, lir)
             && let Some(producer) = candidate(lir, &readers, &definitions, &is_awaited, &refused, id)
         {
+            go_on()?;
             let joined = join(lir, producer, id, &[])?;
             let is_fine = |joined: &Work| may_finish(request, joined) && (!is_careful || is_answered(request, joined));
             let Some(joined) = joined.filter(is_fine) else {
@@ -79,8 +80,13 @@ fn join_all(request: &Request<'_>, lir: &mut Lir, careful: &BTreeSet<DeviceId>) 
             check(request, lir, &is_joined, Pass::Fuse)?;
         }
     }
-    let refused = unsure.into_iter().map(|id| &lir.works[id]).filter(|work| !is_answered(request, work));
-    let refusing = refused.map(|work| work.device).collect();
+    let mut refusing = BTreeSet::new();
+    for work in unsure.into_iter().map(|id| &lir.works[id]) {
+        go_on()?;
+        if !is_answered(request, work) {
+            refusing.insert(work.device);
+        }
+    }
     lir.retain(|id| !is_joined[id])?;
     Ok(refusing)
 }

@@ -94,18 +94,18 @@ impl FromStr for Pass {
 /// Says with an error that planning has to end.
 pub type Check<'a> = dyn Fn() -> Result<()> + 'a;
 
-/// Changes an LIR.
-type Change = fn(&Request<'_>, &mut Lir) -> Result<()>;
+/// Changes an LIR. Passes that ask libraries look between two works whether to go on: an answer may take seconds.
+type Change = fn(&Request<'_>, &mut Lir, &Check<'_>) -> Result<()>;
 
 /// The passes between the first and the last.
 const CHANGES: &[(Pass, Change)] = &[
     (Pass::Soften, soften::soften),
     (Pass::Patch, patch::patch),
-    (Pass::Transfer, transfer::transfer),
+    (Pass::Transfer, |request, lir, _| transfer::transfer(request, lir)),
     (Pass::Fuse, fuse::fuse),
     (Pass::Select, select::select),
-    (Pass::Hazard, hazard::hazard),
-    (Pass::Order, order::order),
+    (Pass::Hazard, |request, lir, _| hazard::hazard(request, lir)),
+    (Pass::Order, |request, lir, _| order::order(request, lir)),
 ];
 
 /// Makes the plan of a request. Limits are not looked at: see [`crate::check_limits`].
@@ -118,7 +118,7 @@ pub fn plan(request: &Request<'_>) -> Result<Plan> {
     plan_until(request, &go_on)
 }
 
-/// As [`plan`], asking before each pass whether to go on.
+/// As [`plan`], asking before each pass whether to go on, and between two works for which libraries are asked.
 ///
 /// # Errors
 /// As [`plan`]; the error of `check`.
@@ -224,7 +224,7 @@ fn lir_after(request: &Request<'_>, pruned: &Pruned, last: Pass, check: &Check<'
 fn go_through(request: &Request<'_>, lir: &mut Lir, passes: impl Fn(Pass) -> bool, check: &Check<'_>) -> Result<()> {
     for (pass, change) in CHANGES.iter().filter(|(pass, _)| passes(*pass)) {
         check()?;
-        lir.each_region(|lir| change(request, lir))?;
+        lir.each_region(|lir| change(request, lir, check))?;
         check_lir(request, lir, *pass)?;
     }
     Ok(())

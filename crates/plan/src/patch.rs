@@ -11,15 +11,15 @@ use plimsoll_request::KernelRequest;
 use crate::Request;
 use crate::lir::verify::verify;
 use crate::lir::{Applied, Arg, Home, Lir, Value, ValueId, View, WorkId, WorkKind};
-use crate::passes::Pass;
-use crate::prepare::{answers, expression, request_of};
+use crate::passes::{Check, Pass};
+use crate::prepare::{answers, expression, request_of, seconds_of};
 
 /// Rewrites works as nodes became them.
 ///
 /// # Errors
-/// INTERNAL where a patch breaks a rule of the LIR: the fusion, its number and the work.
-pub(crate) fn patch(request: &Request<'_>, lir: &mut Lir) -> Result<()> {
-    patches(request, lir, Stage::Lowered, Pass::Patch)?;
+/// INTERNAL where a patch breaks a rule of the LIR: the fusion, its number and the work. The error of `go_on`.
+pub(crate) fn patch(request: &Request<'_>, lir: &mut Lir, go_on: &Check<'_>) -> Result<()> {
+    patches(request, lir, (Stage::Lowered, Pass::Patch), go_on)?;
     lir.drop_dead()
 }
 
@@ -27,7 +27,7 @@ pub(crate) fn patch(request: &Request<'_>, lir: &mut Lir) -> Result<()> {
 ///
 /// # Errors
 /// As [`patch`].
-pub(crate) fn patches(request: &Request<'_>, lir: &mut Lir, stage: Stage, after: Pass) -> Result<()> {
+pub(crate) fn patches(request: &Request<'_>, lir: &mut Lir, (stage, after): (Stage, Pass), go_on: &Check<'_>) -> Result<()> {
     let fusions: Vec<&Fusion> = request.registry.fusions().iter().filter(|fusion| fusion.stage == stage).collect();
     if fusions.is_empty() {
         return Ok(());
@@ -43,6 +43,7 @@ pub(crate) fn patches(request: &Request<'_>, lir: &mut Lir, stage: Stage, after:
             if patching.removed[id] {
                 continue;
             }
+            go_on()?;
             if let Some(patch) = (fusion.find)(&patching, id).filter(|patch| patching.can_be_computed(patch)) {
                 patching.apply(fusion, id, patch)?;
                 check(request, patching.lir, &patching.removed, after)?;
@@ -272,6 +273,10 @@ impl Works for Patching<'_> {
 
     fn answers(&self, work: WorkId, request: &KernelRequest) -> bool {
         answers(self.request, self.lir.works[work].device, request)
+    }
+
+    fn seconds(&self, work: WorkId, request: &KernelRequest) -> Option<f64> {
+        seconds_of(self.request, self.lir.works[work].device, request).ok()
     }
 
     fn takes(&self, work: WorkId, first: &KernelRequest, second: &KernelRequest) -> bool {

@@ -79,6 +79,15 @@ pub(crate) fn answers(request: &Request<'_>, device: DeviceId, kernel: &KernelRe
     choose(request, device, kernel).is_ok()
 }
 
+/// The predicted seconds of a request on a device.
+///
+/// # Errors
+/// As [`choose`].
+pub(crate) fn seconds_of(request: &Request<'_>, device: DeviceId, kernel: &KernelRequest) -> Result<f64> {
+    let variant = choose(request, device, kernel)?;
+    Ok(variant.steps.iter().map(|step| request.costs.step_seconds(&request.devices[device.index()], step)).sum())
+}
+
 /// As [`choose`], for works that are one kernel.
 ///
 /// # Errors

@@ -8,15 +8,17 @@ use plimsoll_request::KernelRequest;
 
 use crate::Request;
 use crate::lir::{Arg, ConstantId, Home, Lir, ValueId, View, Work, WorkId, WorkKind};
+use crate::passes::Check;
 use crate::plan::DeviceId;
 use crate::prepare::{choose, choose_laid_out, request_of};
 
 /// Replaces requests by the steps of their variants.
 ///
 /// # Errors
-/// The error of the library for a request, at its node; INTERNAL where a variant has other arguments than the request.
-pub(crate) fn select(request: &Request<'_>, lir: &mut Lir) -> Result<()> {
+/// The error of the library for a request, at its node; INTERNAL where a variant has other arguments than the request. The error of `go_on`.
+pub(crate) fn select(request: &Request<'_>, lir: &mut Lir, go_on: &Check<'_>) -> Result<()> {
     for id in lir.ids() {
+        go_on()?;
         let work = &lir.works[id];
         let all = || Arg::all(work.inputs.len(), work.outputs.len());
         let (asked, args) = match &work.kind {

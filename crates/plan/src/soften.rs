@@ -15,6 +15,7 @@ use plimsoll_request::KernelRequest;
 
 use crate::Request;
 use crate::lir::{Arg, ConstantId, Home, Lir, ValueId, VariableId, View, WorkId, WorkKind};
+use crate::passes::Check;
 use crate::plan::{DeviceId, Softened, VariableKind};
 use crate::prepare::{choose, request_of};
 use crate::select::answer;
@@ -23,8 +24,8 @@ use crate::select::answer;
 ///
 /// # Errors
 /// UNIMPLEMENTED at the node of a work that its device cannot compute: without soft placement, and where the host cannot compute
-/// it either. Other errors of libraries, at the node.
-pub(crate) fn soften(request: &Request<'_>, lir: &mut Lir) -> Result<()> {
+/// it either. Other errors of libraries, at the node; the error of `go_on`.
+pub(crate) fn soften(request: &Request<'_>, lir: &mut Lir, go_on: &Check<'_>) -> Result<()> {
     let host = request.placement.host;
     let mut moved: HashSet<WorkId> = HashSet::new();
     for id in lir.ids() {
@@ -32,6 +33,7 @@ pub(crate) fn soften(request: &Request<'_>, lir: &mut Lir) -> Result<()> {
         if work.device == host {
             continue;
         }
+        go_on()?;
         let Some((asked, args)) = asked(lir, id) else { continue };
         let Err(refused) = answer(request, work.device, &asked, &args, work) else { continue };
         let (node, device) = (work.nodes[0], work.device);

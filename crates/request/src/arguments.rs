@@ -25,6 +25,7 @@ use crate::reduce::Reduction;
 use crate::row_wise::{RowWise, Span};
 use crate::rows::{RowOperand, UpdateRows};
 use crate::scaled_attention::{ScaledAttention, ScoreBias};
+use crate::window::Layout;
 
 /// The bytes of each argument of a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -64,6 +65,14 @@ impl KernelRequest {
                 [tensor(spec.data_type, &spec.input())?, positions(pool)?, tensor(pool.data_type, &pool.output())?],
                 [tensor(spec.data_type, &spec.filter())?],
             ),
+            KernelRequest::ConvStatistics(spec) => {
+                if spec.layout != Layout::ChannelsLast {
+                    return Err(inconsistent("statistics of channels that come first"));
+                }
+                let (result, channel) = (tensor(spec.data_type, &spec.output())?, floats(&[spec.out_c])?);
+                let filter = tensor(spec.data_type, &spec.filter())?;
+                Arguments::of([tensor(spec.data_type, &spec.input())?, filter], [result, channel, channel])
+            }
             KernelRequest::Attention(request) => of_attention(request)?,
             KernelRequest::ScaledAttention(request) => of_scaled_attention(request, false)?,
             KernelRequest::ScaledAttentionGrad(request) => of_scaled_attention(request, true)?,
@@ -105,8 +114,12 @@ impl KernelRequest {
             KernelRequest::AvgPoolGrad(spec) => {
                 Arguments::of([tensor(spec.data_type, &spec.output())?], [tensor(spec.data_type, &spec.input())?])
             }
-            KernelRequest::BatchNorm { spec, training, reserve_3, epilogue } => {
+            KernelRequest::BatchNorm { spec, training, reserve_3, summed, epilogue } => {
                 let (all, channel) = batch(spec)?;
+                if *summed && !training {
+                    return Err(inconsistent("sums for a normalization by given statistics"));
+                }
+                let sums = if *summed { vec![channel; 2] } else { Vec::new() };
                 // Statistics that are all replaced are not read.
                 let running = if *training && spec.exponential_avg_factor == 1.0 { 0 } else { channel };
                 let reserved = if *reserve_3 { vec![4] } else { Vec::new() };
@@ -115,7 +128,7 @@ impl KernelRequest {
                     None => (all, Vec::new()),
                 };
                 let outputs = [vec![result, channel, channel, channel, channel], reserved].concat();
-                Arguments::of([vec![all, channel, channel, running, running], further].concat(), outputs)
+                Arguments::of([vec![all, channel, channel, running, running], sums, further].concat(), outputs)
             }
             KernelRequest::BatchNormGrad { spec, relu, .. } => {
                 let (all, channel) = batch(spec)?;

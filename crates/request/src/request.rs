@@ -52,6 +52,9 @@ pub enum KernelRequest {
         /// The pooling, behind the epilogue.
         pooling: Option<Pooling>,
     },
+    /// A convolution with channels last, and of each channel of its result the sum and the sum of squares, floats. These are sums of the elements before
+    /// or behind their rounding. Arguments: input, filter; result, sums, sums of squares.
+    ConvStatistics(ConvSpec),
     /// Scores, their softmax, and its product with values.
     Attention(Attention),
     /// Attention of narrow floats, with or without what its gradient reads.
@@ -119,8 +122,9 @@ pub enum KernelRequest {
     /// The gradient of means of windows. Arguments: gradient by the output, gradient by the input.
     AvgPoolGrad(PoolSpec),
     /// `FusedBatchNorm`. Arguments: x, scale, offset, mean, variance; y, and of each channel: the running mean and
-    /// variance, the batch's mean and variance (in training; 0 else), and with `reserve_3` one number that is 0. The further operands of an
-    /// epilogue come behind the variance, and its result is there in the place of y.
+    /// variance, the batch's mean and variance (in training; 0 else), and with `reserve_3` one number that is 0. With `summed` the sums and the sums of
+    /// squares of x come behind the variance, as [`KernelRequest::ConvStatistics`] makes them. The further operands of an epilogue come behind
+    /// those, and its result is there in the place of y.
     BatchNorm {
         /// Sizes and numbers.
         spec: BatchNormSpec,
@@ -128,6 +132,9 @@ pub enum KernelRequest {
         training: bool,
         /// Whether there is a sixth output.
         reserve_3: bool,
+        /// Whether sums of x are given. They are those of the batch: with `training` only.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        summed: bool,
         /// An expression of y and of tensors as large, with one result.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         epilogue: Option<Epilogue>,
@@ -208,6 +215,20 @@ impl KernelRequest {
             }
             KernelRequest::ConvBackpropFilter { spec, unpooled: Some(_) } => {
                 Some(KernelRequest::ConvBackpropFilter { spec: *spec, unpooled: None })
+            }
+            _ => None,
+        }
+    }
+
+    /// The request that computes the same without sums that a convolution and a normalization share; none for others.
+    pub fn without_sums(&self) -> Option<KernelRequest> {
+        match self {
+            KernelRequest::ConvStatistics(spec) => {
+                Some(KernelRequest::Anchor { anchor: Anchor::Conv(*spec), epilogue: None, pooling: None })
+            }
+            KernelRequest::BatchNorm { spec, training, reserve_3, summed: true, epilogue } => {
+                let (spec, training, reserve_3, epilogue) = (*spec, *training, *reserve_3, epilogue.clone());
+                Some(KernelRequest::BatchNorm { spec, training, reserve_3, summed: false, epilogue })
             }
             _ => None,
         }

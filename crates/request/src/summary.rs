@@ -47,6 +47,7 @@ impl KernelRequest {
                 (text, epilogue.as_ref())
             }
             KernelRequest::ConvBackpropFilter { spec, .. } => (convolution("gradient by the filter", spec), None),
+            KernelRequest::ConvStatistics(spec) => (format!("{} with statistics", convolution("convolution", spec)), None),
             other => {
                 let text = format!("{other:?}");
                 (text.split(|letter: char| !letter.is_alphanumeric()).next().unwrap_or_default().to_string(), None)

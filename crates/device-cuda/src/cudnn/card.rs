@@ -144,7 +144,8 @@ impl Drop for Cudnn {
 
 impl ReadyConvolution {
     /// Pushes it on a stream of the card, which may be one that is captured. The addresses are those of the tensors as the graph has them in
-    /// memory (of a convolution input, filter, result, bias, residual and features), and workspace, which lie apart and stay until it has run. The calling thread is in the card's context.
+    /// memory, and workspace, which lie apart and stay until it has run. Of a convolution these are input, filter, result, bias, residual,
+    /// features, sums and sums of squares, where they are. The calling thread is in the card's context.
     ///
     /// # Errors
     /// cuDNN's status, also for addresses that are not aligned.

@@ -9,7 +9,7 @@ use plimsoll_request::conv::ConvSpec;
 use plimsoll_request::window::{Layout, WindowAxis};
 
 use super::descriptor::Descriptor;
-use super::raw::{CROSS_CORRELATION, Functions, attribute, element, kind};
+use super::raw::{CROSS_CORRELATION, Functions, SUMS_AND_SQUARES, attribute, element, kind};
 
 /// What of a convolution is computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -28,7 +28,8 @@ impl ConvolutionKind {
 }
 
 /// What is computed behind a convolution before its result is rounded and written, in this order and in floats. With a bias cuDNN 9.26 has
-/// engines of such graphs ready. Those of a ReLU's gradient it compiles for the graph, where there is a driver: without one there are none.
+/// engines of such graphs ready. Those of a ReLU's gradient, and most of those with statistics, it compiles for the graph, where there is a
+/// driver: without one there are none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Finish {
     /// The sum with a tensor as large as the result.
@@ -40,22 +41,33 @@ pub struct Finish {
     /// The gradient of a ReLU, with its features: `x` where these are above 0, and 0 elsewhere. Without bias and `relu`, and not behind a gradient
     /// by the filter.
     pub relu_grad: bool,
+    /// The sum and the sum of squares of each channel of the result, as floats, beside it. Behind a convolution forward alone.
+    pub statistics: bool,
 }
 
 impl Finish {
     /// Nothing.
-    pub const NONE: Finish = Finish { residual: false, bias: false, relu: false, relu_grad: false };
+    pub const NONE: Finish = Finish { residual: false, bias: false, relu: false, relu_grad: false, statistics: false };
+
+    /// Sums of channels alone.
+    pub const STATISTICS: Finish = Finish { statistics: true, ..Finish::NONE };
 
     /// Whether there is something.
     pub fn is_some(self) -> bool {
         self != Finish::NONE
     }
+
+    /// Whether the result is another one with it.
+    fn changes(self) -> bool {
+        self != Finish { statistics: self.statistics, ..Finish::NONE }
+    }
 }
 
-/// `residual+bias+relu`, `residual+relu_grad`; nothing is an empty text.
+/// `residual+bias+relu`, `residual+relu_grad`, `statistics`; nothing is an empty text.
 impl fmt::Display for Finish {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let parts = [("residual", self.residual), ("bias", self.bias), ("relu", self.relu), ("relu_grad", self.relu_grad)];
+        let Finish { residual, bias, relu, relu_grad, statistics } = *self;
+        let parts = [("residual", residual), ("bias", bias), ("relu", relu), ("relu_grad", relu_grad), ("statistics", statistics)];
         let parts: Vec<&str> = parts.into_iter().filter(|(_, is_there)| *is_there).map(|(name, _)| name).collect();
         f.write_str(&parts.join("+"))
     }
@@ -72,6 +84,7 @@ impl FromStr for Finish {
                 "bias" => finish.bias = true,
                 "relu" => finish.relu = true,
                 "relu_grad" => finish.relu_grad = true,
+                "statistics" => finish.statistics = true,
                 other => return Err(Error::invalid_argument(format!("{other} behind a convolution"))),
             }
         }
@@ -104,21 +117,24 @@ pub struct ConvolutionPlan {
 
 /// What the addresses of tensors are multiples of: enough for the widest loads, and less than what buffers of a card have.
 pub(super) const ALIGNMENT: i64 = 16;
-/// The numbers of the tensors of a graph: input, filter, result; bias, residual, and features of a ReLU, where they are; a zero that is said
-/// beside the addresses; values between, from there on.
+/// The numbers of the tensors of a graph: input, filter, result; bias, residual, features of a ReLU, sums and sums of squares, where they are; a
+/// zero that is said beside the addresses; values between, from there on.
 const NAMES: [i64; 3] = [1, 2, 3];
 const BIAS: i64 = 4;
 const RESIDUAL: i64 = 5;
 const FEATURES: i64 = 6;
 const ZERO: i64 = 7;
-const BETWEEN: i64 = 8;
+const SUMS: i64 = 8;
+const SQUARES: i64 = 9;
+const BETWEEN: i64 = 10;
 
 /// `cudnnPointwiseMode_t`.
 const ADD: i32 = 0;
 const RELU: i32 = 100;
 const GREATER: i32 = 302;
 const SELECT: i32 = 601;
-/// `CUDNN_DATA_BOOLEAN`.
+/// `CUDNN_DATA_FLOAT` and `CUDNN_DATA_BOOLEAN`.
+const FLOAT: i32 = 0;
 const BOOLEAN: i32 = 11;
 /// `CUDNN_PROPAGATE_NAN`.
 const NAN_STAYS: i32 = 1;
@@ -193,6 +209,18 @@ pub(super) fn pointwise(cudnn: &Arc<Functions>, mode: i32, from: [Option<&Descri
     operation.finish(what)
 }
 
+/// The sum and the sum of squares of each channel.
+fn sums_of_channels(cudnn: &Arc<Functions>, of: &Descriptor, [sums, squares]: [&Descriptor; 2]) -> Result<Descriptor> {
+    let what = "sums of channels";
+    let operation = Descriptor::new(cudnn, kind::STATISTICS, what)?;
+    operation.number(attribute::STATISTICS_MODE, element::STATISTICS_MODE, SUMS_AND_SQUARES)?;
+    operation.number(attribute::STATISTICS_TYPE, element::DATA_TYPE, FLOAT)?;
+    operation.descriptors(attribute::STATISTICS_OF, &[of])?;
+    operation.descriptors(attribute::STATISTICS_SUMS, &[sums])?;
+    operation.descriptors(attribute::STATISTICS_SQUARES, &[squares])?;
+    operation.finish(what)
+}
+
 /// Elements that the last position sees behind those of the input and the padding before them.
 fn behind(axis: &WindowAxis) -> u64 {
     let seen = (axis.positions.saturating_sub(1)).saturating_mul(axis.stride) + (axis.taps - 1).saturating_mul(axis.dilation) + 1;
@@ -218,10 +246,10 @@ impl ConvolutionPlan {
         self.spec.axes.iter().any(|axis| axis.pad != behind(axis))
     }
 
-    /// The numbers of the tensors that are in memory: input, filter, result, then bias, residual and features where they are.
+    /// The numbers of the tensors that are in memory: input, filter, result, then bias, residual, features, sums and sums of squares where they are.
     pub(super) fn names(&self) -> Vec<i64> {
-        let Finish { bias, residual, relu_grad, .. } = self.finish;
-        let further = [(bias, BIAS), (residual, RESIDUAL), (relu_grad, FEATURES)];
+        let Finish { bias, residual, relu_grad, statistics, .. } = self.finish;
+        let further = [(bias, BIAS), (residual, RESIDUAL), (relu_grad, FEATURES), (statistics, SUMS), (statistics, SQUARES)];
         NAMES.into_iter().chain(further.into_iter().filter(|(is_there, _)| *is_there).map(|(_, name)| name)).collect()
     }
 
@@ -232,9 +260,10 @@ impl ConvolutionPlan {
 
     /// Whether cuDNN has engines for such graphs, on some cards.
     fn may_finish(&self) -> bool {
-        let Finish { bias, relu, relu_grad, .. } = self.finish;
-        let is_gradient = relu_grad && !bias && !relu;
+        let Finish { bias, relu, relu_grad, statistics, .. } = self.finish;
+        let is_gradient = relu_grad && !bias && !relu && !statistics;
         match self.kind {
+            ConvolutionKind::Forward if statistics => self.finish == Finish::STATISTICS,
             ConvolutionKind::Forward => is_gradient || !relu_grad,
             ConvolutionKind::ByInput => is_gradient || !self.finish.is_some(),
             ConvolutionKind::ByFilter => !self.finish.is_some(),
@@ -278,7 +307,7 @@ impl ConvolutionPlan {
         };
         let between = |number: i64, of: i32| tensor_that(cudnn, (BETWEEN + number, true), sizes, computed, of);
         let whole = |name: i64| tensor(cudnn, name, sizes, computed, of);
-        let is_behind = |at: i64| self.finish.is_some() && name == NAMES[at as usize];
+        let is_behind = |at: i64| self.finish.changes() && name == NAMES[at as usize];
         let there = |at: i64, sizes: &[i64], order: &[usize]| match is_behind(at) {
             true => between(0, 0),
             false => tensor(cudnn, NAMES[at as usize], sizes, order, of),
@@ -304,7 +333,7 @@ impl ConvolutionPlan {
             ConvolutionKind::ByInput => x,
             ConvolutionKind::ByFilter => w,
         };
-        let Finish { residual, bias, relu, relu_grad } = self.finish;
+        let Finish { residual, bias, relu, relu_grad, statistics } = self.finish;
         let steps: Vec<Step> = [(residual, Step::Residual), (bias, Step::Bias), (relu, Step::Relu), (relu_grad, Step::ReluGrad)]
             .into_iter()
             .filter_map(|(is_there, step)| is_there.then_some(step))
@@ -327,6 +356,11 @@ impl ConvolutionPlan {
                 }
             });
             value = next;
+        }
+        if statistics {
+            let channels = [vec![1, sizes[1]], vec![1; sizes.len() - 2]].concat();
+            let [sums, squares] = [SUMS, SQUARES].map(|name| tensor(cudnn, name, &channels, computed, FLOAT));
+            operations.push(sums_of_channels(cudnn, &value, [&sums?, &squares?])?);
         }
         let graph = Descriptor::new(cudnn, kind::GRAPH, "a graph")?;
         graph.descriptors(attribute::GRAPH_OPERATIONS, &operations.iter().collect::<Vec<_>>())?;

@@ -155,9 +155,10 @@ mod tests {
         let plain =
             EngineName { version: 91_900, index: 0, knobs: Vec::new(), workspace: Bytes::ZERO, padded: false, finish: Finish::NONE };
         let turned = EngineName { version: 92_600, index: 70, knobs: vec![(2, 8), (18, 0)], workspace: Bytes(4096), ..plain.clone() };
-        let finished = EngineName { finish: Finish { residual: true, bias: true, relu: true, relu_grad: false }, ..turned.clone() };
+        let finished = EngineName { finish: Finish { residual: true, bias: true, relu: true, ..Finish::NONE }, ..turned.clone() };
         let masked = EngineName { finish: Finish { residual: true, relu_grad: true, ..Finish::NONE }, ..turned.clone() };
         let biased = EngineName { finish: Finish { bias: true, ..Finish::NONE }, ..plain.clone() };
+        let summed = EngineName { finish: Finish::STATISTICS, padded: true, ..turned.clone() };
         let (padded, both) = (EngineName { padded: true, ..plain.clone() }, EngineName { padded: true, ..biased.clone() });
         for (name, text) in [
             (plain, "cudnn-9.19.0/0/-/0"),
@@ -167,6 +168,7 @@ mod tests {
             (padded, "cudnn-9.19.0/0/-/0/padded"),
             (both, "cudnn-9.19.0/0/-/0/padded/bias"),
             (masked, "cudnn-9.26.0/70/2=8,18=0/4096/residual+relu_grad"),
+            (summed, "cudnn-9.26.0/70/2=8,18=0/4096/padded/statistics"),
         ] {
             assert_eq!((name.to_string(), text.parse::<EngineName>().unwrap()), (text.to_string(), name));
         }
@@ -182,6 +184,7 @@ mod tests {
             "cudnn-9.19.0/1/-/0/relu+bias",
             "cudnn-9.19.0/1/-/0/tanh",
             "cudnn-9.19.0/1/-/0/relu_grad+residual",
+            "cudnn-9.19.0/1/-/0/statistics+bias",
             "cudnn-9.19.0/1/-/0/bias/padded",
             "cudnn-9.19.0/1/-/0/padded/padded",
             "cudnn-9.19.0/1/-/0/padded/",

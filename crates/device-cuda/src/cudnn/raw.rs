@@ -20,6 +20,7 @@ pub(super) mod kind {
     pub const BY_FILTER: i32 = 11;
     pub const BY_INPUT: i32 = 12;
     pub const ON_EACH: i32 = 13;
+    pub const STATISTICS: i32 = 14;
     pub const GRAPH: i32 = 15;
     pub const ADDRESSES: i32 = 16;
     pub const TENSOR: i32 = 17;
@@ -61,6 +62,11 @@ pub(super) mod attribute {
     pub const ON_EACH_SECOND: i32 = 752;
     pub const ON_EACH_TO: i32 = 753;
     pub const ON_EACH_CHOICE: i32 = 758;
+    pub const STATISTICS_MODE: i32 = 770;
+    pub const STATISTICS_TYPE: i32 = 771;
+    pub const STATISTICS_OF: i32 = 772;
+    pub const STATISTICS_SUMS: i32 = 773;
+    pub const STATISTICS_SQUARES: i32 = 774;
     pub const GRAPH_HANDLE: i32 = 800;
     pub const GRAPH_OPERATIONS: i32 = 801;
     pub const TENSOR_ALIGNMENT: i32 = 900;
@@ -118,6 +124,7 @@ pub(super) mod element {
     pub const NUMERICAL_NOTE: i32 = 11;
     pub const POINTWISE_MODE: i32 = 14;
     pub const DESCRIPTOR: i32 = 15;
+    pub const STATISTICS_MODE: i32 = 16;
     pub const REDUCTION_OPERATOR: i32 = 18;
     pub const BEHAVIOUR_NOTE: i32 = 19;
     pub const INT32: i32 = 23;
@@ -126,6 +133,8 @@ pub(super) mod element {
 
 /// `CUDNN_CROSS_CORRELATION`.
 pub(super) const CROSS_CORRELATION: i32 = 1;
+/// `CUDNN_GENSTATS_SUM_SQSUM`.
+pub(super) const SUMS_AND_SQUARES: i32 = 0;
 /// `CUDNN_HEUR_MODE_A`.
 pub(super) const BY_MODEL: i32 = 3;
 /// `CUDNN_NUMERICAL_NOTE_*`.

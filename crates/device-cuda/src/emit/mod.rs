@@ -131,7 +131,8 @@ pub struct Convolution {
     pub engine: EngineName,
     /// What the engine has to keep to.
     pub limits: EngineLimits,
-    /// Of a convolution input, filter, result; bias, residual and features, where it has them. Of attention the request's arguments, and scratch.
+    /// Of a convolution input, filter, result; bias, residual, features, sums and sums of squares, where it has them. Of attention the
+    /// request's arguments, and scratch.
     pub tensors: Vec<KernelArg>,
     /// The first of the buffers between.
     pub workspace: KernelArg,
@@ -254,8 +255,13 @@ pub fn emit(request: &KernelRequest) -> Result<Emitted> {
         KernelRequest::Movement { element, movement } => movement::emit(*element, movement)?,
         KernelRequest::Reduction(reduction) => reduce::emit(reduction)?,
         KernelRequest::Nn(nn) => nn::emit(*nn)?,
-        KernelRequest::BatchNorm { spec, training, reserve_3, epilogue } => {
-            norm::batch_norm(spec, *training, *reserve_3, epilogue.as_ref())?
+        KernelRequest::BatchNorm { spec, training, reserve_3, summed, epilogue } => {
+            let statistics = match (training, summed) {
+                (false, _) => norm::Statistics::Given,
+                (true, false) => norm::Statistics::OfX,
+                (true, true) => norm::Statistics::OfSums,
+            };
+            norm::batch_norm(spec, statistics, *reserve_3, epilogue.as_ref())?
         }
         KernelRequest::BatchNormGrad { spec, training, relu } => norm::batch_norm_grad(spec, *training, *relu)?,
         KernelRequest::Anchor { anchor: Anchor::Product(data_type, spec), epilogue, pooling: None } => {

@@ -122,6 +122,32 @@ fn sum_of_parts(writer: &mut Writer, term: &str) {
     sum_of_lanes(writer, JOINED);
 }
 
+/// The mean `m` of a channel and the sum of the squared differences from it, `squares`, from its sums. A channel whose mean is [`FAR`] from 0 is summed
+/// anew, with the others of its block: first the mean, as a difference from its first element.
+fn moments_of_sums(writer: &mut Writer, spec: &BatchNormSpec) {
+    let (index, far) = (writer.index(), FAR * FAR);
+    let x = |row: &str| widen(spec.data_type, format!("p[({row}) * channels + c]"));
+    let each_row = |sum: &str| {
+        let loop_of = format!("for ({index} r = lane; r < rows; r += THREADS / {JOINED}) if (inside)");
+        format!("a = 0.0f;\n#pragma unroll 4\n  {loop_of} {{ a += {sum}; }}")
+    };
+    writer.line("f32 m = 0.0f, squares = 0.0f; u32 far = 0;");
+    // Every thread looks at all channels of its block: they go on together. What is no number is far, too.
+    writer.line(format!("for ({index} k = tile * {JOINED}; k < channels && k < (tile + 1) * {JOINED}; ++k) {{"));
+    writer.line("f32 mean_of = sums[k] / (f32)rows, left = sums_of_squares[k] / (f32)rows - mean_of * mean_of;");
+    writer.line("if (left < 0.0f) left = 0.0f;");
+    writer.line(format!("if (!(mean_of * mean_of <= {far:.1}f * left)) far = 1;"));
+    writer.line("if (k == c) { m = mean_of; squares = left * (f32)rows; }\n  }");
+    writer.line("if (far) {");
+    writer.line(format!("f32 begin = inside ? {} : 0.0f;", x("0")));
+    writer.line(each_row(&format!("{} - begin", x("r"))));
+    sum_of_lanes(writer, JOINED);
+    writer.line("m = begin + a / (f32)rows;");
+    writer.line(each_row(&format!("({x} - m) * ({x} - m)", x = x("r"))));
+    sum_of_lanes(writer, JOINED);
+    writer.line("squares = a;\n  }");
+}
+
 fn check(spec: &BatchNormSpec) -> Result<()> {
     if computed(spec.data_type)? != "f32" {
         return Err(Error::unimplemented(format!("a kernel for a card: batch normalization of {}", spec.data_type)));
@@ -144,24 +170,49 @@ fn check_epilogue(spec: &BatchNormSpec, Epilogue { expr, .. }: &Epilogue) -> Res
     Ok(())
 }
 
-/// A normalization. Arguments: x, scale, offset, mean, variance, further operands of the epilogue; y, or what the epilogue makes of it, running
-/// mean and variance, the batch's, and perhaps a number.
+/// Where the mean and the variance of a normalization come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Statistics {
+    /// They are arguments.
+    Given,
+    /// They are those of x.
+    OfX,
+    /// They are those of x, whose sums and sums of squares are arguments behind the variance.
+    OfSums,
+}
+
+/// How many times its deviation a channel's mean is at most where its variance is the difference of the mean of squares and the square of the mean, of
+/// floats: 2^8 of its 24 bits are lost there. Other channels are summed anew, element by element.
+const FAR: f32 = 16.0;
+
+/// A normalization. Arguments: x, scale, offset, mean, variance, sums and sums of squares where the statistics are theirs, further operands of
+/// the epilogue; y, or what the epilogue makes of it, running mean and variance, the batch's, and perhaps a number.
 ///
 /// # Errors
 /// UNIMPLEMENTED for types without a kernel, and without elements.
-pub(super) fn batch_norm(spec: &BatchNormSpec, training: bool, reserve_3: bool, epilogue: Option<&Epilogue>) -> Result<Emitted> {
+pub(super) fn batch_norm(spec: &BatchNormSpec, statistics: Statistics, reserve_3: bool, epilogue: Option<&Epilogue>) -> Result<Emitted> {
     check(spec)?;
     epilogue.map_or(Ok(()), |epilogue| check_epilogue(spec, epilogue))?;
     let argument = KernelArg::Argument;
     let further = epilogue.map_or(0, |epilogue| epilogue.operands.len() as u32);
-    let result = 5 + further;
+    let first = if statistics == Statistics::OfSums { 7 } else { 5 };
+    let (result, training) = (first + further, statistics != Statistics::Given);
     let mut emitted = Emitted::default();
+    // Behind the numbers of parts, where there are some.
+    let coefficients = KernelArg::Between(u32::from(statistics == Statistics::OfX));
     if training {
         let Tiling { share, count, .. } = Tiling::of(spec, GATHERED);
-        emitted.between = vec![count * 2 * spec.channels * 4, 2 * spec.channels * 4];
-        emitted.kernels.push(moments(spec)?);
         let mut writer = channels(spec);
-        writer.input("parts", "f32", KernelArg::Between(0));
+        if statistics == Statistics::OfSums {
+            writer.input("p", stored(spec.data_type)?, argument(0));
+            writer.input("sums", "f32", argument(5));
+            writer.input("sums_of_squares", "f32", argument(6));
+        } else {
+            emitted.between.push(count * 2 * spec.channels * 4);
+            emitted.kernels.push(moments(spec)?);
+            writer.input("parts", "f32", KernelArg::Between(0));
+        }
+        emitted.between.push(2 * spec.channels * 4);
         writer.input("scale", "f32", argument(1));
         let reads = spec.exponential_avg_factor != 1.0;
         if reads {
@@ -169,18 +220,24 @@ pub(super) fn batch_norm(spec: &BatchNormSpec, training: bool, reserve_3: bool, 
             writer.input("variance", "f32", argument(4));
         }
         outputs(&mut writer, result + 1, reserve_3);
-        writer.output("coefficients", "f32", KernelArg::Between(1));
-        writer.size("share", share as i64);
-        writer.size("count", count as i64);
+        writer.output("coefficients", "f32", coefficients);
+        if statistics == Statistics::OfX {
+            writer.size("share", share as i64);
+            writer.size("count", count as i64);
+        }
         writer.word("f32", "epsilon", spec.epsilon.to_bits());
         writer.word("f32", "factor", spec.exponential_avg_factor.to_bits());
         each_channel(&mut writer);
-        let rows = "(f32)(part * share + share < rows ? share : rows - part * share)";
-        sum_of_parts(&mut writer, &format!("{rows} * parts[part * 2 * channels + c]"));
-        writer.line("f32 m = a / (f32)rows;");
-        let apart = "(parts[part * 2 * channels + c] - m)";
-        sum_of_parts(&mut writer, &format!("parts[(part * 2 + 1) * channels + c] + {apart} * {apart} * {rows}"));
-        writer.line("f32 squares = a;");
+        if statistics == Statistics::OfSums {
+            moments_of_sums(&mut writer, spec);
+        } else {
+            let rows = "(f32)(part * share + share < rows ? share : rows - part * share)";
+            sum_of_parts(&mut writer, &format!("{rows} * parts[part * 2 * channels + c]"));
+            writer.line("f32 m = a / (f32)rows;");
+            let apart = "(parts[part * 2 * channels + c] - m)";
+            sum_of_parts(&mut writer, &format!("parts[(part * 2 + 1) * channels + c] + {apart} * {apart} * {rows}"));
+            writer.line("f32 squares = a;");
+        }
         writer.line("if (inside && lane == 0) {");
         writer.line("f32 sample = squares * (1.0f / (f32)(rows > 1 ? rows - 1 : 1));");
         writer.line(match reads {
@@ -207,7 +264,7 @@ pub(super) fn batch_norm(spec: &BatchNormSpec, training: bool, reserve_3: bool, 
     writer.input("p", ctype, argument(0));
     writer.input("offset", "f32", argument(2));
     if training {
-        writer.input("coefficients", "f32", KernelArg::Between(1));
+        writer.input("coefficients", "f32", coefficients);
     } else {
         writer.input("scale", "f32", argument(1));
         writer.input("mean", "f32", argument(3));
@@ -226,9 +283,9 @@ pub(super) fn batch_norm(spec: &BatchNormSpec, training: bool, reserve_3: bool, 
     if let Some(epilogue) = epilogue {
         writer.before.push_str(&function(&epilogue.expr)?.text);
         for operand in 0..further {
-            writer.input(format!("p{operand}"), ctype, argument(5 + operand));
+            writer.input(format!("p{operand}"), ctype, argument(first + operand));
             read.push((format!("x{operand}"), format!("p{operand}")));
-            emitted.in_place.push((5 + operand as usize, 0));
+            emitted.in_place.push(((first + operand) as usize, 0));
         }
         made = Made::Behind;
     }

@@ -10,7 +10,7 @@ use plimsoll_base::{Bytes, Code, DataType};
 use plimsoll_cards::{CudnnMode, Environment};
 use plimsoll_device::{DeviceSpec, Library};
 use plimsoll_device_cuda::{
-    AttentionPlan, ConvolutionKind, ConvolutionPlan, CudnnLibrary, Engine, EngineLimits, GraphPlan, PlanFor, Planner, any_card,
+    AttentionPlan, ConvolutionKind, ConvolutionPlan, CudnnLibrary, Engine, EngineLimits, Finish, GraphPlan, PlanFor, Planner, any_card,
 };
 use plimsoll_request::KernelRequest;
 use plimsoll_request::anchor::Anchor;
@@ -433,6 +433,31 @@ fn attention(planner: &Planner) -> String {
     text
 }
 
+/// The first engines of convolutions that sum the channels of their results.
+fn statistics(planner: &Planner) -> String {
+    let mut text = String::new();
+    let convolutions = convolutions();
+    for (data_type, tensor_float_32, word, number) in [
+        (DataType::Float, false, "float", 1),
+        (DataType::Float, true, "TF32", 1),
+        (DataType::Half, true, "half", 1),
+        (DataType::Half, true, "half", 4),
+        (DataType::Bfloat16, true, "bfloat16", 0),
+        (DataType::Bfloat16, true, "bfloat16", 1),
+        (DataType::Bfloat16, true, "bfloat16", 2),
+        (DataType::Bfloat16, true, "bfloat16", 3),
+        (DataType::Bfloat16, true, "bfloat16", 4),
+    ] {
+        let (name, spec) = convolutions[number];
+        // Channels are whole words of tensor cores: those of images are padded.
+        let spec = ConvSpec { data_type, in_c: spec.in_c.next_multiple_of(8), ..spec };
+        let plan = ConvolutionPlan { finish: Finish::STATISTICS, ..ConvolutionPlan::of(ConvolutionKind::Forward, spec) };
+        let limits = EngineLimits { tensor_float_32, ..EngineLimits::default() };
+        writeln!(text, "{name}, {word}: {}", first(planner, &plan, limits, word == "half")).unwrap();
+    }
+    text
+}
+
 /// As [`gradients_of_relu_have_engines_where_there_is_a_driver`].
 #[test]
 fn attention_has_engines_where_there_is_a_driver() {
@@ -448,6 +473,28 @@ fn attention_has_engines_where_there_is_a_driver() {
     let without = in_a_child(TEST, Path::new(""));
     assert!(without.lines().count() == 12 && !without.contains(": engine "), "{without}");
     is_recorded(&planner, "_attention", &in_a_child(TEST, machine.folder()));
+}
+
+/// Those of halves are ready for some cards. cuDNN compiles the others, and asks the loader for the driver.
+#[test]
+fn statistics_have_engines_where_there_is_a_driver() {
+    const TEST: &str = "engines::statistics_have_engines_where_there_is_a_driver";
+    if std::env::var_os(CHILD).is_some() {
+        return print!("BEGIN\n{}END\n", statistics(&planner().unwrap()));
+    }
+    let Some(planner) = planner() else { return };
+    if planner.compiles_all() {
+        return eprintln!("skipped: the small edition of cuDNN has no convolutions with filters in TensorFlow's layout");
+    }
+    let Some(machine) = Machine::new("engines-statistics", &[64]) else { return };
+    let without = in_a_child(TEST, Path::new(""));
+    let is_none = |line: &str| line.contains(", half: ") || !line.contains(": engine ");
+    assert!(without.lines().count() == 9 && without.lines().all(is_none), "{without}");
+    let said = in_a_child(TEST, machine.folder());
+    let is_fine = |line: &&str| line.contains(", float: ") != line.contains(": engine ");
+    let wrong: Vec<&str> = said.lines().filter(|line| !is_fine(line)).collect();
+    assert!(wrong.is_empty(), "cuDNN {}:\n{}", planner.version(), wrong.join("\n"));
+    is_recorded(&planner, "_statistics", &said);
 }
 
 #[test]
@@ -466,6 +513,10 @@ fn what_cudnn_has_no_words_for_is_refused() {
         (ConvolutionKind::ByInput, "residual"),
         (ConvolutionKind::ByInput, "relu+relu_grad"),
         (ConvolutionKind::ByFilter, "relu_grad"),
+        (ConvolutionKind::Forward, "bias+statistics"),
+        (ConvolutionKind::Forward, "relu_grad+statistics"),
+        (ConvolutionKind::ByInput, "statistics"),
+        (ConvolutionKind::ByFilter, "statistics"),
     ] {
         let graph = ConvolutionPlan { finish: finish.parse().unwrap(), ..ConvolutionPlan::of(kind, spec) };
         let refused = planner.engines(PlanFor::Properties(H100), &graph, 0).unwrap_err();

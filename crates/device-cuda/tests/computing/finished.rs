@@ -300,3 +300,37 @@ fn times_decide_between_an_engine_that_finishes_and_a_kernel_behind_one() {
     assert!(variants[..2].iter().all(|variant| variant.is_of(exact)), "{:?}", names(&variants));
     assert_eq!(Bytes(variants[0].steps[0].scratch), Bytes(5376 + TURNED));
 }
+
+/// A convolution with statistics is an engine's alone: with no bits of another one, and predicted to take no less than the convolution alone.
+#[test]
+fn sums_of_channels_are_an_engines() {
+    let Some(rig) = Rig::new("finished-statistics") else { return };
+    let card = rig.open().unwrap();
+    let library = card.library(FULL, CudnnMode::Auto, None);
+    let of = |spec: ConvSpec| ConvSpec { in_c: 8, out_c: 8, ..spec };
+    let seconds = |variant: &Variant| variant.steps[0].seconds.unwrap();
+    for (data_type, name) in
+        [(DataType::Bfloat16, "cudnn-9.26.99/3/2=0,13=1/0/statistics"), (DataType::Half, "cudnn-9.26.99/2/-/180/statistics")]
+    {
+        let request = KernelRequest::ConvStatistics(ConvSpec { data_type, ..of(spec()) });
+        let variants = library.variants(&any_card(), &request).unwrap();
+        assert_eq!((names(&variants), &*variants[0].numerics), (vec![name.to_string()], name));
+        assert!(library.has(&any_card(), &request, &variants[0]).unwrap());
+        // Not the other way round, and not with less scratch.
+        let bare = request.without_sums().unwrap();
+        assert!(!library.has(&any_card(), &bare, &variants[0]).unwrap());
+        let mut less = variants[0].clone();
+        less.steps[0].scratch -= 256;
+        assert!(!library.has(&any_card(), &request, &less).unwrap());
+        let alone = library.variants(&any_card(), &bare).unwrap().remove(0);
+        assert!(!library.has(&any_card(), &request, &alone).unwrap_or(false), "{}", alone.name);
+        assert!(seconds(&variants[0]) >= seconds(&alone), "{data_type}");
+        assert_eq!(names(&library.candidates(&any_card(), &request, 8).unwrap())[0], name);
+    }
+    // Floats, and cards without cuDNN.
+    let floats = KernelRequest::ConvStatistics(of(spec()));
+    for library in [library, card.library(ROUNDED, CudnnMode::Always, None), card.library(FULL, CudnnMode::Never, None)] {
+        let refused = library.variants(&any_card(), &floats).unwrap_err();
+        assert_eq!(refused.code(), Code::Unimplemented, "{refused}");
+    }
+}

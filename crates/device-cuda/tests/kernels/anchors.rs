@@ -12,7 +12,7 @@ use super::cases::{Case, Near};
 use super::making::{Making, times};
 
 /// No bit differs, but for the sign of 0.
-const SAME: Near = Near::Units(0.1);
+pub const SAME: Near = Near::Units(0.1);
 
 /// One element by one.
 pub const DENSE: ProductSpec = ProductSpec { m: 1, n: 1, k: 1, transpose_a: false, transpose_b: false, batch: 1, places: None };

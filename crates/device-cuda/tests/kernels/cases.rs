@@ -57,9 +57,9 @@ impl Case {
         assert_eq!(inputs.iter().map(|input| input.len() as u64).collect::<Vec<_>>(), arguments.inputs, "{:?}", self.request);
         let expected = match &self.request {
             KernelRequest::Exprs(request) => group_by_group(request, &inputs),
-            KernelRequest::BatchNorm { epilogue: Some(_), .. } | KernelRequest::BatchNormGrad { relu: true, .. } => {
-                super::normalizing::step_by_step(&self.request, &inputs)
-            }
+            KernelRequest::BatchNorm { epilogue: Some(_), .. }
+            | KernelRequest::BatchNorm { summed: true, .. }
+            | KernelRequest::BatchNormGrad { relu: true, .. } => super::normalizing::step_by_step(&self.request, &inputs),
             request => CpuKernels.evaluate_on(InstructionSet::detect(), request, &inputs, &arguments.outputs),
         };
         let expected = match expected {

@@ -138,9 +138,15 @@ fn rows_are_loaded_16_bytes_at_once() {
     for channels in [64, 63] {
         let spec = BatchNormSpec { data_type: DataType::Bfloat16, rows: 512, channels, epsilon: 0.001, exponential_avg_factor: 1.0 };
         for request in [
-            KernelRequest::BatchNorm { spec, training: true, reserve_3: false, epilogue: None },
+            KernelRequest::BatchNorm { spec, training: true, reserve_3: false, summed: false, epilogue: None },
             KernelRequest::BatchNormGrad { spec, training: true, relu: false },
-            KernelRequest::BatchNorm { spec, training: true, reserve_3: false, epilogue: Some(super::normalizing::residual(&spec)) },
+            KernelRequest::BatchNorm {
+                spec,
+                training: true,
+                reserve_3: false,
+                summed: false,
+                epilogue: Some(super::normalizing::residual(&spec)),
+            },
             KernelRequest::BatchNormGrad { spec, training: true, relu: true },
         ] {
             let emitted = emit::emit(&request).unwrap();

@@ -7,7 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 
-use plimsoll_base::{Bf16, DataType, F16};
+use plimsoll_base::{Bf16, Code, DataType, F16};
 use plimsoll_cards::{CudnnMode, Environment};
 use plimsoll_device::Variant;
 use plimsoll_device_cuda::emit::Emitted;
@@ -336,6 +336,86 @@ fn halves_are_finished_before_they_are_rounded() {
     let spec = anchors::convolution(DataType::Half, 2, &[same, same], [16, 24]);
     let without = KernelRequest::Anchor { anchor: Anchor::Conv(spec), epilogue: None, pooling: None };
     assert!(!library.finishes(&any_card(), &without));
+    drop((on, card));
+    machine.iter().for_each(|machine| assert_eq!(machine.used(0), 0));
+}
+
+/// A convolution that sums the channels of its result, and what the processor makes of it and of its result. Elements are such that nothing is rounded.
+fn with_statistics(making: &mut Making, spec: ConvSpec) -> Run {
+    let is_half = spec.data_type == DataType::Half;
+    let mut elements = |shape: Vec<u64>| -> Vec<u8> {
+        let values = (0..shape.iter().product::<u64>()).map(|_| making.below(3) as f32 - 1.0);
+        values
+            .flat_map(|value| if is_half { F16::from_f32(value).to_bits() } else { Bf16::from_f32(value).to_bits() }.to_le_bytes())
+            .collect()
+    };
+    let case = Case {
+        request: anchors::conv_request(0, spec, false),
+        inputs: vec![elements(spec.input()), elements(spec.filter())],
+        input_types: vec![spec.data_type; 2],
+        types: vec![spec.data_type],
+        near: anchors::SAME,
+    };
+    let run = case.by(Emitted::default()).unwrap();
+    let result = run.expected.unwrap().remove(0);
+    let channels = spec.out_c as usize;
+    let mut sums = [vec![0f32; channels], vec![0f32; channels]];
+    for (at, bits) in result.chunks(2).enumerate() {
+        let bits = u16::from_le_bytes(bits.try_into().unwrap());
+        let value = if is_half { F16::from_bits(bits).to_f32() } else { Bf16::from_bits(bits).to_f32() };
+        sums[0][at % channels] += value;
+        sums[1][at % channels] += value * value;
+    }
+    let sums = sums.map(|sums| sums.into_iter().flat_map(f32::to_le_bytes).collect::<Vec<u8>>());
+    let request = KernelRequest::ConvStatistics(spec);
+    Run {
+        name: format!("{request:?}"),
+        request,
+        outputs: [vec![result.len()], vec![channels * 4; 2]].concat(),
+        expected: Ok([vec![result], sums.to_vec()].concat()),
+        types: vec![spec.data_type, DataType::Float, DataType::Float],
+        ..run
+    }
+}
+
+/// Sums and sums of squares of halves and of `bfloat16`: of 1x1 and 3x3, by two, with channels that are padded, and with such as no engine takes.
+#[test]
+fn statistics_by_cudnn_are_those_of_the_result() {
+    let Some((card, machine)) = card("kernels-cudnn-statistics") else { return };
+    let library = card.library(EngineLimits::default(), CudnnMode::Auto, None);
+    let on = Card::on(&card, library.clone());
+    let mut making = Making::new(41);
+    let same = WindowAxis { size: 9, positions: 9, taps: 3, stride: 1, dilation: 1, pad: 1 };
+    let half = WindowAxis { size: 9, positions: 5, taps: 3, stride: 2, dilation: 1, pad: 1 };
+    let (one, by_two) =
+        (WindowAxis { size: 7, positions: 7, ..WindowAxis::ONE }, WindowAxis { size: 7, positions: 4, stride: 2, ..WindowAxis::ONE });
+    let mut tried = Vec::new();
+    for data_type in [DataType::Bfloat16, DataType::Half] {
+        for (axes, channels) in [
+            ([one, one], [16, 24]),
+            ([same, same], [8, 16]),
+            ([half, half], [16, 8]),
+            ([by_two, by_two], [24, 40]),
+            ([same, half], [3, 16]),
+        ] {
+            let run = with_statistics(&mut making, anchors::convolution(data_type, 2, &axes, channels));
+            let engines = library.candidates(&any_card(), &run.request, 2).unwrap();
+            // An engine that cuDNN compiles need not be there on the card that is checked.
+            assert!(machine.is_none() || !engines.is_empty(), "{}", run.name);
+            for engine in engines {
+                tried.push(engine.name.to_string());
+                on.compare_by(&run, engine);
+            }
+        }
+        // Channels of a result are not padded: their sums would be, too. Floats are summed by kernels of normalizations.
+        for (data_type, channels) in [(data_type, [16, 12]), (DataType::Float, [16, 16])] {
+            let request = KernelRequest::ConvStatistics(anchors::convolution(data_type, 2, &[same, same], channels));
+            let refused = library.variants(&any_card(), &request).unwrap_err();
+            assert_eq!(refused.code(), Code::Unimplemented, "{refused}");
+        }
+    }
+    assert!(machine.is_none() || tried.len() >= 15 && tried.iter().all(|name| name.ends_with("/statistics")), "{tried:?}");
+    assert!(machine.is_none() || tried.iter().any(|name| name.ends_with("/padded/statistics")), "{tried:?}");
     drop((on, card));
     machine.iter().for_each(|machine| assert_eq!(machine.used(0), 0));
 }

@@ -46,6 +46,7 @@ fn short_kernels() -> Vec<Case> {
         cases::conditions(),
         normalizing::norms(9),
         normalizing::behind_norms(15),
+        normalizing::of_sums(21),
         normalizing::lrns(10),
         anchors::depthwise(13),
     ];
@@ -129,6 +130,11 @@ fn batch_normalization() {
 fn what_is_behind_batch_normalization() {
     check(normalizing::behind_norms(15));
     normalizing::bits_behind_norms(&Engines::find());
+}
+
+#[test]
+fn batch_normalization_by_sums() {
+    check(normalizing::of_sums(21));
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Normalizations with their inputs.
 
-use plimsoll_base::{DataType, Result};
+use plimsoll_base::{Bf16, DataType, F16, Result};
 use plimsoll_device::InstructionSet;
 use plimsoll_kernels::CpuKernels;
 use plimsoll_request::KernelRequest;
@@ -36,7 +36,7 @@ pub fn norms(seed: u64) -> Vec<Case> {
             let inputs = [vec![images, scale, offset], statistics.to_vec()].concat();
             let types = [vec![data_type], vec![float; if reserve_3 { 5 } else { 4 }]].concat();
             let input_types = [vec![data_type], vec![float; 4]].concat();
-            let request = KernelRequest::BatchNorm { spec, training, reserve_3, epilogue: None };
+            let request = KernelRequest::BatchNorm { spec, training, reserve_3, summed: false, epilogue: None };
             Case { request, inputs, input_types, types, near: Near::Rounded(64.0, 32.0) }
         } else {
             let gradient = making.elements(data_type, rows * channels);
@@ -104,18 +104,26 @@ fn elementwise(expr: &Expr, spec: &BatchNormSpec, inputs: &[&[u8]]) -> Result<Ve
     Ok(evaluate(&request, inputs)?.remove(0))
 }
 
-/// What the processor makes of a normalization and what is behind it, or of a maximum's gradient and the normalization's, one by one.
+/// What the processor makes of a normalization and what is behind it, or of a maximum's gradient and the normalization's, one by one. Sums that are given
+/// count for nothing: it finds its own.
 pub fn step_by_step(request: &KernelRequest, inputs: &[&[u8]]) -> Result<Vec<Vec<u8>>> {
     match request {
-        KernelRequest::BatchNorm { spec, training, reserve_3, epilogue: Some(epilogue) } => {
-            let alone = KernelRequest::BatchNorm { spec: *spec, training: *training, reserve_3: *reserve_3, epilogue: None };
+        KernelRequest::BatchNorm { summed: true, .. } => {
+            let (apart, inputs) = (request.without_sums().unwrap(), [&inputs[..5], &inputs[7..]].concat());
+            match &apart {
+                KernelRequest::BatchNorm { epilogue: None, .. } => evaluate(&apart, &inputs),
+                _ => step_by_step(&apart, &inputs),
+            }
+        }
+        KernelRequest::BatchNorm { spec, training, reserve_3, epilogue: Some(epilogue), .. } => {
+            let alone = KernelRequest::BatchNorm { spec: *spec, training: *training, reserve_3: *reserve_3, summed: false, epilogue: None };
             let mut results = evaluate(&alone, &inputs[..5])?;
             results[0] = elementwise(&epilogue.expr, spec, &[&[&results[0][..]], &inputs[5..]].concat())?;
             Ok(results)
         }
         KernelRequest::BatchNormGrad { spec, training, relu: true } => {
             let [gradient, x, scale, mean, variance, offset] = inputs else { panic!("{} inputs", inputs.len()) };
-            let forward = KernelRequest::BatchNorm { spec: *spec, training: false, reserve_3: false, epilogue: None };
+            let forward = KernelRequest::BatchNorm { spec: *spec, training: false, reserve_3: false, summed: false, epilogue: None };
             let y = evaluate(&forward, &[x, scale, offset, mean, variance])?.remove(0);
             let by_y = elementwise(&relu_grad(spec.data_type), spec, &[gradient, &y])?;
             evaluate(&KernelRequest::BatchNormGrad { spec: *spec, training: *training, relu: false }, &[&by_y, x, scale, mean, variance])
@@ -150,7 +158,7 @@ pub fn behind_norms(seed: u64) -> Vec<Case> {
         for training in [true, false] {
             let [m, v] = if training { [Vec::new(), Vec::new()] } else { [mean.clone(), variance.clone()] };
             cases.push(Case {
-                request: KernelRequest::BatchNorm { spec, training, reserve_3: training, epilogue: Some(residual(&spec)) },
+                request: KernelRequest::BatchNorm { spec, training, reserve_3: training, summed: false, epilogue: Some(residual(&spec)) },
                 inputs: vec![x.clone(), scale.clone(), offset.clone(), m, v, residual_of.clone()],
                 input_types: vec![spec.data_type, float, float, float, float, spec.data_type],
                 types: [vec![spec.data_type], vec![float; if training { 5 } else { 4 }]].concat(),
@@ -168,6 +176,48 @@ pub fn behind_norms(seed: u64) -> Vec<Case> {
     cases
 }
 
+/// Normalizations by sums of halves and of `bfloat16`. In each second block of channels some are far from 0 beside their deviation, and some are constant.
+pub fn of_sums(seed: u64) -> Vec<Case> {
+    let (float, mut making) = (DataType::Float, Making::new(seed));
+    let mut cases = Vec::new();
+    for number in 0..times(8) {
+        let data_type = [DataType::Bfloat16, DataType::Half][number % 2];
+        let (rows, channels) = (*making.of(&[1, 2, 9, 300, 1000]), *making.of(&[1, 8, 15, 40, 132]));
+        let factor = *making.of(&[1.0, 0.25]);
+        let spec = BatchNormSpec { data_type, rows, channels, epsilon: 0.001, exponential_avg_factor: factor };
+        let element = |making: &mut Making, channel: u64| match (channel / 8 % 2, channel % 3) {
+            (1, 0) => 96.0 + making.below(6) as f32 * 0.5,
+            (1, 1) => -7.0,
+            _ => making.below(97) as f32 / 8.0 - 6.0,
+        };
+        let (mut x, mut sums) = (Vec::new(), [vec![0f32; channels as usize], vec![0f32; channels as usize]]);
+        for at in 0..rows * channels {
+            // All of these are exact in either type.
+            let value = element(&mut making, at % channels);
+            x.extend(match data_type {
+                DataType::Half => F16::from_f32(value).to_bits().to_le_bytes(),
+                _ => Bf16::from_f32(value).to_bits().to_le_bytes(),
+            });
+            sums[0][(at % channels) as usize] += value;
+            sums[1][(at % channels) as usize] += value * value;
+        }
+        let sums = sums.map(|sums| sums.into_iter().flat_map(f32::to_le_bytes).collect::<Vec<u8>>());
+        let given = if factor == 1.0 { [Vec::new(), Vec::new()] } else { [(); 2].map(|()| making.elements(float, channels)) };
+        let [scale, offset] = [(); 2].map(|()| making.elements(float, channels));
+        let epilogue = (number % 4 > 1).then(|| residual(&spec));
+        let further = epilogue.iter().map(|_| making.elements(data_type, rows * channels)).collect::<Vec<_>>();
+        let reserve_3 = number % 3 == 0;
+        cases.push(Case {
+            input_types: [vec![data_type], vec![float; 6], vec![data_type; further.len()]].concat(),
+            inputs: [vec![x, scale, offset], given.to_vec(), sums.to_vec(), further].concat(),
+            types: [vec![data_type], vec![float; if reserve_3 { 5 } else { 4 }]].concat(),
+            request: KernelRequest::BatchNorm { spec, training: true, reserve_3, summed: true, epilogue },
+            near: Near::Rounded(64.0, 32.0),
+        });
+    }
+    cases
+}
+
 /// What is behind a normalization has the bits of kernels of its own.
 pub fn bits_behind_norms(engines: &Engines) {
     let case = |request: KernelRequest, inputs: Vec<Vec<u8>>| -> Run {
@@ -175,8 +225,13 @@ pub fn bits_behind_norms(engines: &Engines) {
         Case { request, inputs, input_types, types: Vec::new(), near: Near::Exact }.emit().unwrap()
     };
     let all = fused(17);
-    let forward =
-        |epilogue: Option<Epilogue>, spec: BatchNormSpec| KernelRequest::BatchNorm { spec, training: true, reserve_3: false, epilogue };
+    let forward = |epilogue: Option<Epilogue>, spec: BatchNormSpec| KernelRequest::BatchNorm {
+        spec,
+        training: true,
+        reserve_3: false,
+        summed: false,
+        epilogue,
+    };
     let first: Vec<Run> = all
         .iter()
         .map(|(spec, [x, scale, offset, ..])| case(forward(None, *spec), vec![x.clone(), scale.clone(), offset.clone(), vec![], vec![]]))

@@ -64,6 +64,17 @@ const NORMS: &[Planted] = &[
     planted("lrn_grad", "q[i] = y", "q[i / 2] = y", RACE),
 ];
 
+/// Normalizations by sums: channels far from 0 are not summed anew, or not all of their rows are.
+const OF_SUMS: &[Planted] = &[
+    planted("statistics", "if (!(mean_of * mean_of <= 256.0f * left)) far = 1;", "", OTHER),
+    planted("statistics", "k < channels && k <", "k <", BEYOND),
+    planted("statistics", "squares = left * (f32)rows", "squares = left", OTHER),
+    planted("statistics", IN_A_TREE[0], IN_A_TREE[1], RACE),
+    planted("statistics", "r = lane; r < rows", "r = lane; r + 1 < rows", OTHER),
+    planted("statistics", "r = lane; r < rows", "r = lane; r <= rows", BEYOND),
+    unseen("statistics", "if (inside && lane == 0) {", "if (inside) {"),
+];
+
 /// Rows of a softmax, and reductions.
 const ROWS: &[Planted] = &[
     planted("fold", "  __syncthreads();\n  if (lane < 1)", "  if (lane < 1)", RACE),
@@ -249,6 +260,11 @@ fn check_with(cases: Vec<(Case, Emitted)>, faults: &[Planted]) {
 #[test]
 fn faults_in_normalizations_are_found() {
     check([normalizing::norms(9), normalizing::behind_norms(15), normalizing::lrns(10)].into_iter().flatten().collect(), NORMS);
+}
+
+#[test]
+fn faults_in_normalizations_by_sums_are_found() {
+    check(normalizing::of_sums(21), OF_SUMS);
 }
 
 #[test]

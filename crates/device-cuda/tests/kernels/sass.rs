@@ -143,8 +143,9 @@ fn streams() -> Vec<KernelRequest> {
         }
         let spec = BatchNormSpec { data_type, rows: 1 << 14, channels: 256, epsilon: 0.001, exponential_avg_factor: 1.0 };
         for (training, epilogue) in [(true, None), (false, None), (true, Some(normalizing::residual(&spec)))] {
-            all.push(KernelRequest::BatchNorm { spec, training, reserve_3: training, epilogue });
+            all.push(KernelRequest::BatchNorm { spec, training, reserve_3: training, summed: false, epilogue });
         }
+        all.push(KernelRequest::BatchNorm { spec, training: true, reserve_3: true, summed: true, epilogue: None });
         all.extend([false, true].map(|relu| KernelRequest::BatchNormGrad { spec, training: true, relu }));
         all.push(KernelRequest::BatchNormGrad { spec, training: false, relu: false });
         all.extend(pools(data_type));

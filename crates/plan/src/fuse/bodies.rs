@@ -9,7 +9,7 @@ use plimsoll_graph::IdVec;
 use super::{MAX_ARGS, MAX_STEPS, is_answered, is_whole, join};
 use crate::Request;
 use crate::lir::{Applied, Home, Lir, ValueId, Work, WorkId, WorkKind};
-use crate::passes::Pass;
+use crate::passes::{Check, Pass};
 use crate::patch::{check, may_fuse};
 
 /// Larger results stay apart: those of one work are in memory at the same time.
@@ -21,8 +21,8 @@ const MOST_WORKS: usize = 512;
 /// Joins expressions of the region at hand, where that is the body of a loop.
 ///
 /// # Errors
-/// INTERNAL where a join breaks a rule of the LIR.
-pub(super) fn join_in_body(request: &Request<'_>, lir: &mut Lir) -> Result<()> {
+/// INTERNAL where a join breaks a rule of the LIR; the error of `go_on`.
+pub(super) fn join_in_body(request: &Request<'_>, lir: &mut Lir, go_on: &Check<'_>) -> Result<()> {
     if lir.region().works.len() > MOST_WORKS || lir.holder(lir.here()).is_none() {
         return Ok(());
     }
@@ -30,6 +30,7 @@ pub(super) fn join_in_body(request: &Request<'_>, lir: &mut Lir) -> Result<()> {
     while may_fuse(request, lir)
         && let Some((producer, consumer)) = Body::new(lir).pair(&refused)?
     {
+        go_on()?;
         let kept = kept(lir, producer, consumer);
         match join(lir, producer, consumer, &kept)?.filter(|joined| is_answered(request, joined)) {
             Some(joined) => {

@@ -88,7 +88,7 @@ fn scheduled(works: usize, devices: usize, seed: u64, with: impl FnOnce(&Request
     let mut random = Random(seed);
     let mut lir = random_lir(works, devices, &mut random);
     transfer::transfer(&request, &mut lir).unwrap();
-    select::select(&request, &mut lir).unwrap();
+    select::select(&request, &mut lir, &|| Ok(())).unwrap();
     order::order(&request, &mut lir).unwrap();
     with(&request, lir, &mut random);
 }

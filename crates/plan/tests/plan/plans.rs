@@ -2,16 +2,17 @@
 
 use std::cell::Cell;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use plimsoll_base::{Bytes, Code, DataType, Error};
 use plimsoll_cards::Options;
-use plimsoll_device::{Costs, InstructionSet, Library};
+use plimsoll_device::{Costs, DeviceSpec, InstructionSet, Library, Variant};
 use plimsoll_graph::{AttrValue, HostTensor, PartialShape, Shape};
 use plimsoll_kernels::CpuKernels;
 use plimsoll_ops::builder::Initializer;
 use plimsoll_ops::{GraphBuilder, Registry};
 use plimsoll_plan::{Feed, Lines, Pass, PlaceOptions, Plan, Request, Signature, check_limits, place, plan, plan_until};
+use plimsoll_request::KernelRequest;
 
 pub fn builder() -> GraphBuilder {
     GraphBuilder::new(Arc::new(Registry::standard(Arc::new(CpuKernels))))
@@ -71,19 +72,23 @@ fn plan_under(lines: &Lines, b: GraphBuilder, options: Options, run: Run<'_>) ->
     requested(lines, b, options, run, |request| {
         let first = plan(request)?;
         assert_eq!(first.to_string(), plan(request)?.to_string(), "planning is deterministic");
-        // It ends before each pass that it is told to end before.
+        // It ends wherever it is told to end: before each pass, and between two works.
+        let asked = Cell::new(0);
         let planned_until = |most: usize| {
-            let asked = Cell::new(0);
+            asked.set(0);
             let check = || match asked.replace(asked.get() + 1) < most {
                 true => Ok(()),
                 false => Err(Error::cancelled("enough")),
             };
             plan_until(request, &check)
         };
-        for most in 0..Pass::ALL.len() {
-            assert_eq!(planned_until(most).unwrap_err().code(), Code::Cancelled, "{most}");
+        assert_eq!(planned_until(usize::MAX)?.to_string(), first.to_string());
+        let all = asked.get();
+        assert!(all >= Pass::ALL.len(), "{all}");
+        for most in (0..all).step_by((all / 40).max(1)) {
+            let ended = planned_until(most).unwrap_err();
+            assert_eq!((ended.code(), asked.get()), (Code::Cancelled, most + 1), "{most}");
         }
-        assert_eq!(planned_until(Pass::ALL.len())?.to_string(), first.to_string());
         Ok(first)
     })
 }
@@ -282,4 +287,55 @@ fn the_sides_of_a_branch_are_guarded() {
     let sides = [other, plimsoll_graph::Output { node: grown, index: 0 }];
     b.op("Merge").inputs(sides).attr("N", AttrValue::Int(2)).name("y").build_node().unwrap();
     check("branch", &try_plan(b, cpus(2), &[("x", &[4])], &["y"], &[]).unwrap());
+}
+
+/// Kernels of processors, by a library that takes long for what it was not asked before.
+#[derive(Debug, Default)]
+struct Slow(Mutex<Vec<KernelRequest>>);
+
+impl Slow {
+    fn answers(&self) -> usize {
+        self.0.lock().unwrap().len()
+    }
+}
+
+impl Library for Slow {
+    fn variants(&self, spec: &DeviceSpec, request: &KernelRequest) -> plimsoll_base::Result<Vec<Variant>> {
+        let mut asked = self.0.lock().unwrap();
+        if !asked.contains(request) {
+            asked.push(request.clone());
+        }
+        CpuKernels.variants(spec, request)
+    }
+}
+
+/// A user who interrupts planning waits for the answer to one work at most, in whichever pass that is.
+#[test]
+fn between_two_answers_of_a_library_planning_can_end() {
+    let mut b = builder();
+    let mut x = float(&mut b, "x");
+    for layer in 0..8 {
+        let w = b.get_variable(&format!("w{layer}"), DataType::Float, [4 + layer, 5 + layer], &Initializer::Zeros).unwrap();
+        let product = b.matmul(x, w.value).build().unwrap();
+        let positive = b.relu(product).build().unwrap();
+        x = b.mul(positive, product).build().unwrap();
+    }
+    let name = b.graph().node(x.node).name.clone();
+    requested(&Lines::NONE, b, Options::new(), Run(&[("x", &[4, 4])], &[&name], &[]), |request| {
+        let slow = Slow::default();
+        let libraries = vec![&slow as &dyn Library; request.devices.len()];
+        let request = &Request { libraries: &libraries, ..*request };
+        plan(request)?;
+        let all = slow.answers();
+        assert!(all >= 8, "{all}");
+        // The user interrupts behind so many answers.
+        for limit in 1..=all {
+            slow.0.lock().unwrap().clear();
+            let check = || if slow.answers() < limit { Ok(()) } else { Err(Error::cancelled("enough")) };
+            let ended = plan_until(request, &check).unwrap_err();
+            assert!(ended.code() == Code::Cancelled && slow.answers() <= limit + 1, "{} behind {limit}: {ended}", slow.answers());
+        }
+        Ok(())
+    })
+    .unwrap();
 }

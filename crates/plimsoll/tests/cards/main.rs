@@ -218,12 +218,9 @@ fn cases_run_by_cudnn() {
     assert!(failed.is_empty() && by_cudnn >= 20, "{by_cudnn} by cuDNN, {} failed:\n{}", failed.len(), failed.join("\n"));
 }
 
-/// Gradients of ReLUs are parts of the engines of the gradients before them, with and without another gradient that is added. The smallest line
-/// changes neither engines nor bits, and one byte less is refused.
-#[test]
-fn gradients_of_relu_are_cudnns_under_any_line() {
-    let Some(rig) = Rig::with_cudnn("residuals-cudnn", true) else { return };
-    let case = Case::read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../cli/tests/cases/residuals_bf16")).unwrap();
+/// The engines of a case's programs. The smallest line changes neither engines nor bits, and one byte less is refused.
+fn engines_under_any_line(rig: &Rig, name: &str) -> Vec<String> {
+    let case = Case::read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../cli/tests/cases").join(name)).unwrap();
     let run = |line: Bytes| {
         let mut replay = case.open(rig.devices_within(line)).unwrap();
         replay.plan().unwrap();
@@ -238,17 +235,35 @@ fn gradients_of_relu_are_cudnns_under_any_line() {
         (values, engines, least)
     };
     let (values, engines, least) = run(Bytes(2 << 30));
-    let with = |end: &str| engines.iter().filter(|name| name.ends_with(end)).count();
-    let (alone, added) = (with("/0/relu_grad"), with("/0/residual+relu_grad"));
-    assert!(alone >= 3 && added >= 2, "{engines:?}");
     // Under the smallest line works may run again: the same engines, some more often.
     let (same, mut again, _) = run(least);
-    let mut engines = engines;
-    [&mut engines, &mut again].into_iter().for_each(Vec::dedup);
-    assert!(same == values && again == engines, "{again:?} and {engines:?}");
+    let mut once = engines.clone();
+    [&mut once, &mut again].into_iter().for_each(Vec::dedup);
+    assert!(same == values && again == once, "{again:?} and {once:?}");
     let less = Bytes(least.0 - 1);
     let refused = case.open(rig.devices_within(less)).and_then(|mut replay| replay.plan().map(drop)).unwrap_err();
     assert_eq!(refused.code(), plimsoll::Code::ResourceExhausted, "{refused}");
+    engines
+}
+
+/// Gradients of ReLUs are parts of the engines of the gradients before them, with and without another gradient that is added.
+#[test]
+fn gradients_of_relu_are_cudnns_under_any_line() {
+    let Some(rig) = Rig::with_cudnn("residuals-cudnn", true) else { return };
+    let engines = engines_under_any_line(&rig, "residuals_bf16");
+    let with = |end: &str| engines.iter().filter(|name| name.ends_with(end)).count();
+    let (alone, added) = (with("/0/relu_grad"), with("/0/residual+relu_grad"));
+    assert!(alone >= 3 && added >= 2, "{engines:?}");
+}
+
+/// Convolutions sum the channels of their results for the normalizations behind them, also where the input's channels are padded. One of twelve channels
+/// does not: no engine takes them.
+#[test]
+fn sums_of_channels_are_cudnns_under_any_line() {
+    let Some(rig) = Rig::with_cudnn("normalized-cudnn", true) else { return };
+    let engines = engines_under_any_line(&rig, "normalized_bf16");
+    let with = |end: &str| engines.iter().filter(|name| name.ends_with(end)).count();
+    assert_eq!((with("/statistics"), with("/padded/statistics")), (9, 1), "{engines:?}");
 }
 
 /// Attention and its gradient are cuDNN's, and their scores are nowhere. The smallest line changes neither engines nor bits, and one byte less is

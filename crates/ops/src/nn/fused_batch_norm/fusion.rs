@@ -1,17 +1,21 @@
 //! Fusions of batch normalizations.
 
+use plimsoll_base::DataType;
 use plimsoll_request::KernelRequest;
-use plimsoll_request::anchor::Epilogue;
+use plimsoll_request::anchor::{Anchor, Epilogue};
 use plimsoll_request::expr::ExprBuilder;
 use plimsoll_request::norm::BatchNormSpec;
+use plimsoll_request::window::Layout;
 
 use crate::fusion::{Becomes, Computes, Fusion, Patch, Stage, View, WorkId, Works};
 
 /// - A ReluGrad by the Relu of a normalization, which only the normalization's gradient reads, is part of that: it finds anew which results were above 0.
 /// - An expression of what a normalization computes, which nothing else reads, and of tensors as large is part of the normalization.
+/// - The convolution before a normalization by the batch's statistics sums each channel of its result, where both together are predicted to be faster.
 pub const FUSIONS: &[Fusion] = &[
     Fusion { name: "batch_norm_grad_of_relu", stage: Stage::Lowered, find: of_relu },
     Fusion { name: "batch_norm_epilogue", stage: Stage::Joined, find: epilogue },
+    Fusion { name: "batch_norm_of_sums", stage: Stage::Joined, find: of_sums },
 ];
 
 /// The normalization without epilogue whose y a value is: the work, its sizes, and whether statistics are those of the batch.
@@ -82,11 +86,43 @@ fn behind_norm(works: &dyn Works, work: WorkId, operand: usize) -> Option<Patch>
     let epilogue = Epilogue { expr: builder.finish(results), operands: others.iter().map(|view| view.shape.to_vec()).collect() };
     let Computes::Request(KernelRequest::BatchNorm { spec, training, reserve_3, .. }) = works.computes(norm) else { return None };
     let (spec, training, reserve_3) = (*spec, *training, *reserve_3);
-    let joined = KernelRequest::BatchNorm { spec, training, reserve_3, epilogue: Some(epilogue) };
+    let joined = KernelRequest::BatchNorm { spec, training, reserve_3, summed: false, epilogue: Some(epilogue) };
     if !works.answers(work, &joined) || !works.is_next(norm, work) {
         return None;
     }
     let inputs = [works.inputs(norm), &others].concat();
     let outputs = [&[*result], &works.outputs(norm)[1..]].concat();
     Some(Patch::new(works).join(&[norm], work, Becomes::Request(joined), inputs, outputs))
+}
+
+/// The normalization takes sums that the convolution before it makes. What that computes stays where it is: its gradient reads it, too.
+fn of_sums(works: &dyn Works, work: WorkId) -> Option<Patch> {
+    let Computes::Request(apart) = works.computes(work) else { return None };
+    let KernelRequest::BatchNorm { spec, training: true, reserve_3, summed: false, epilogue } = apart else { return None };
+    let [x, scale, offset, mean, variance, further @ ..] = works.inputs(work) else { return None };
+    let convolution = works.maker(x.value)?;
+    let Computes::Anchor(anchor @ Anchor::Conv(sizes), None) = works.computes(convolution) else { return None };
+    let [input, filter] = works.inputs(convolution) else { return None };
+    let is_its = x.data_type == spec.data_type && sizes.data_type == spec.data_type && sizes.out_c == spec.channels;
+    let is_whole = sizes.layout == Layout::ChannelsLast && x.elements() == spec.rows.checked_mul(spec.channels)?;
+    if !is_its || !is_whole || !works.absorbs(work, convolution) {
+        return None;
+    }
+    let (bare, summing) = (KernelRequest::Anchor { anchor: *anchor, epilogue: None, pooling: None }, KernelRequest::ConvStatistics(*sizes));
+    let (spec, reserve_3, epilogue) = (*spec, *reserve_3, epilogue.clone());
+    let summed = KernelRequest::BatchNorm { spec, training: true, reserve_3, summed: true, epilogue };
+    // Processors refuse the normalization: nothing more is asked for then. The convolution comes last, as an engine may have to be compiled.
+    let normalized = works.seconds(work, &summed)?;
+    let together = normalized + works.seconds(convolution, &summing)?;
+    if together >= works.seconds(work, apart)? + works.seconds(convolution, &bare)? {
+        return None;
+    }
+    let mut patch = Patch::new(works);
+    let bytes = DataType::Float.bytes_of(spec.channels)?;
+    let sums = [(); 2].map(|()| patch.value(bytes));
+    let view = |value| View { value, data_type: DataType::Float, shape: [spec.channels].into() };
+    let made = [works.outputs(convolution), &sums].concat();
+    let given = [x, scale, offset, mean, variance].map(View::clone).into_iter().chain(sums.map(view)).chain(further.iter().cloned());
+    let patch = patch.change(convolution, Becomes::Request(summing), vec![input.clone(), filter.clone()], made);
+    Some(patch.change(work, Becomes::Request(summed), given.collect(), works.outputs(work).to_vec()))
 }

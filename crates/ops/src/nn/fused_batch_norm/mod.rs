@@ -171,7 +171,7 @@ fn spec(cx: &KernelCx<'_>) -> Result<BatchNormSpec> {
 fn prepare(cx: &KernelCx<'_>) -> Result<Recipe> {
     let (spec, reserve_3) = (spec(cx)?, cx.outputs.len() > 5);
     let training = cx.attrs().bool("is_training")?;
-    on_images(cx, KernelRequest::BatchNorm { spec, training, reserve_3, epilogue: None }, 1)
+    on_images(cx, KernelRequest::BatchNorm { spec, training, reserve_3, summed: false, epilogue: None }, 1)
 }
 
 /// The request on the first five inputs, of which so many are images. The first output is.

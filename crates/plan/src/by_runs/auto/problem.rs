@@ -487,11 +487,15 @@ impl Builder<'_> {
             WorkKind::Kernel { call, .. } => (*call.request).clone(),
             WorkKind::Anchor { .. } => request_of(work)?,
         };
-        let floor = self.variant_floor(device, &request)?;
+        let floor = self.variant_floor(device, &request).or_else(|| self.variant_floor(device, &request.without_sums()?))?;
         let bare = match request {
             KernelRequest::Anchor { anchor, .. } => Some(KernelRequest::Anchor { anchor, epilogue: None, pooling: None }),
             KernelRequest::ConvBackpropFilter { spec, .. } => Some(KernelRequest::ConvBackpropFilter { spec, unpooled: None }),
-            _ => None,
+            // The convolution before it may sum for it.
+            KernelRequest::BatchNorm { spec, training: true, reserve_3, summed: false, epilogue } => {
+                Some(KernelRequest::BatchNorm { spec, training: true, reserve_3, summed: true, epilogue })
+            }
+            other => other.without_sums(),
         };
         let bare = bare.and_then(|bare| self.variant_floor(device, &bare));
         Some(bare.map_or(floor, |bare| bare.min(floor)))
@@ -525,7 +529,11 @@ impl Builder<'_> {
     }
 
     fn seconds_on(&self, lir: &Lir, work: &LirWork, device: DeviceId) -> Option<f64> {
-        let of = |request| Some(self.variant_floor(device, request)?.busy);
+        // On a device without sums of convolutions it would be the same without them.
+        let of = |request: &KernelRequest| {
+            let floor = self.variant_floor(device, request).or_else(|| self.variant_floor(device, &request.without_sums()?));
+            Some(floor?.busy)
+        };
         match &work.kind {
             WorkKind::Request { request, .. } => of(request),
             WorkKind::Kernel { call, .. } => of(&call.request),
