@@ -233,12 +233,8 @@ fn of_attention(operations: &[std::sync::Arc<Descriptor>], state: &State) -> Ans
 }
 
 fn statistics(state: &State) -> Answer<Statistics> {
-    let tensor = |name| match state.other(name).map(|other| other.made()) {
-        Some(Ok(Made::Tensor(tensor))) => Ok(Some(tensor)),
-        Some(_) => because(BAD, format!("attribute {name} is no tensor")),
-        None => Ok(None),
-    };
-    Ok(Statistics { of: tensor(772)?, sums: tensor(773)?, squares: tensor(774)? })
+    let [of, sums, squares] = [772, 773, 774].map(|name| tensor_of(state, name));
+    Ok(Statistics { of: of?, sums: sums?, squares: squares? })
 }
 
 /// A convolution, and operations on each element of the result of the one before; comparisons are of other tensors, and statistics may be.

@@ -356,6 +356,31 @@ fn what_follows_a_convolution_has_engines_without_a_card() {
     is_recorded(&planner, "_finished", &said);
 }
 
+/// What is said of engines that cuDNN compiles, in a process without a driver and in one with the mock's.
+struct Asked {
+    planner: Planner,
+    without: String,
+    said: String,
+}
+
+impl Asked {
+    /// By a test, which runs in these processes, too: there it only prints. None there, and where the test is skipped.
+    fn of(test: &str, machine: &str, say: impl Fn(&Planner) -> String) -> Option<Asked> {
+        if std::env::var_os(CHILD).is_some() {
+            print!("BEGIN\n{}END\n", say(&planner()?));
+            return None;
+        }
+        let planner = planner()?;
+        if planner.compiles_all() {
+            eprintln!("skipped: the small edition of cuDNN has no convolutions with filters in TensorFlow's layout, and compiles all");
+            return None;
+        }
+        let machine = Machine::new(machine, &[64])?;
+        let (without, said) = (in_a_child(test, Path::new("")), in_a_child(test, machine.folder()));
+        Some(Asked { planner, without, said })
+    }
+}
+
 /// The first engines with a ReLU's gradient behind them: of gradients by the input, several of `bfloat16` and one of each other type, and of a product,
 /// which is a convolution forward. To compile each takes a second or more.
 fn gradients(planner: &Planner) -> String {
@@ -390,19 +415,10 @@ fn gradients(planner: &Planner) -> String {
 /// cuDNN compiles them, and asks the loader for the driver. Without one they are kernels.
 #[test]
 fn gradients_of_relu_have_engines_where_there_is_a_driver() {
-    const TEST: &str = "engines::gradients_of_relu_have_engines_where_there_is_a_driver";
-    if std::env::var_os(CHILD).is_some() {
-        return print!("BEGIN\n{}END\n", gradients(&planner().unwrap()));
-    }
-    let Some(planner) = planner() else { return };
-    if planner.compiles_all() {
-        return eprintln!("skipped: the small edition of cuDNN has no convolutions with filters in TensorFlow's layout");
-    }
-    let Some(machine) = Machine::new("engines-gradients", &[64]) else { return };
-    let without = in_a_child(TEST, Path::new(""));
+    let test = "engines::gradients_of_relu_have_engines_where_there_is_a_driver";
+    let Some(Asked { planner, without, said }) = Asked::of(test, "engines-gradients", gradients) else { return };
     let is_none = |line: &str| line.ends_with(": UNIMPLEMENTED: cuDNN has no engine for a convolution");
     assert!(without.lines().count() == 8 && without.lines().all(is_none), "{without}");
-    let said = in_a_child(TEST, machine.folder());
     let is_fine = |line: &&str| line.contains(", float, ") == line.ends_with(": none that is exact");
     let wrong: Vec<&str> = said.lines().filter(|line| !is_fine(line)).collect();
     assert!(wrong.is_empty(), "cuDNN {}:\n{}", planner.version(), wrong.join("\n"));
@@ -461,36 +477,19 @@ fn statistics(planner: &Planner) -> String {
 /// As [`gradients_of_relu_have_engines_where_there_is_a_driver`].
 #[test]
 fn attention_has_engines_where_there_is_a_driver() {
-    const TEST: &str = "engines::attention_has_engines_where_there_is_a_driver";
-    if std::env::var_os(CHILD).is_some() {
-        return print!("BEGIN\n{}END\n", attention(&planner().unwrap()));
-    }
-    let Some(planner) = planner() else { return };
-    if planner.compiles_all() {
-        return eprintln!("skipped: the small edition of cuDNN is another one");
-    }
-    let Some(machine) = Machine::new("engines-attention", &[64]) else { return };
-    let without = in_a_child(TEST, Path::new(""));
+    let test = "engines::attention_has_engines_where_there_is_a_driver";
+    let Some(Asked { planner, without, said }) = Asked::of(test, "engines-attention", attention) else { return };
     assert!(without.lines().count() == 12 && !without.contains(": engine "), "{without}");
-    is_recorded(&planner, "_attention", &in_a_child(TEST, machine.folder()));
+    is_recorded(&planner, "_attention", &said);
 }
 
 /// Those of halves are ready for some cards. cuDNN compiles the others, and asks the loader for the driver.
 #[test]
 fn statistics_have_engines_where_there_is_a_driver() {
-    const TEST: &str = "engines::statistics_have_engines_where_there_is_a_driver";
-    if std::env::var_os(CHILD).is_some() {
-        return print!("BEGIN\n{}END\n", statistics(&planner().unwrap()));
-    }
-    let Some(planner) = planner() else { return };
-    if planner.compiles_all() {
-        return eprintln!("skipped: the small edition of cuDNN has no convolutions with filters in TensorFlow's layout");
-    }
-    let Some(machine) = Machine::new("engines-statistics", &[64]) else { return };
-    let without = in_a_child(TEST, Path::new(""));
+    let test = "engines::statistics_have_engines_where_there_is_a_driver";
+    let Some(Asked { planner, without, said }) = Asked::of(test, "engines-statistics", statistics) else { return };
     let is_none = |line: &str| line.contains(", half: ") || !line.contains(": engine ");
     assert!(without.lines().count() == 9 && without.lines().all(is_none), "{without}");
-    let said = in_a_child(TEST, machine.folder());
     let is_fine = |line: &&str| line.contains(", float: ") != line.contains(": engine ");
     let wrong: Vec<&str> = said.lines().filter(|line| !is_fine(line)).collect();
     assert!(wrong.is_empty(), "cuDNN {}:\n{}", planner.version(), wrong.join("\n"));

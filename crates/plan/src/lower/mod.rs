@@ -24,7 +24,7 @@ mod variables;
 
 pub(crate) use checkpoint::settle_saves;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use plimsoll_base::{Bytes, DataType, Error, Kind, Result};
@@ -85,8 +85,8 @@ struct Lowering<'a> {
     host: DeviceId,
     /// By node: the device that does its work.
     workers: IdVec<NodeId, DeviceId>,
-    /// By node that puts tensors into a list: the sum that is its only reader.
-    summed: HashMap<NodeId, NodeId>,
+    /// The nodes that put tensors into a list whose only reader is a sum.
+    summed: HashSet<NodeId>,
 }
 
 pub(crate) fn lower(request: &Request<'_>, pruned: &Pruned) -> Result<Lir> {

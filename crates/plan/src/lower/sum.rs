@@ -28,8 +28,8 @@ pub(super) struct Placed {
     length: Length,
 }
 
-/// The nodes that put tensors into a list, each with the sum that is its only reader. Both run at the same times.
-pub(super) fn summed(request: &Request<'_>, pruned: &Pruned) -> HashMap<NodeId, NodeId> {
+/// The nodes that put tensors into a list whose only reader is a sum. Both run at the same times.
+pub(super) fn summed(request: &Request<'_>, pruned: &Pruned) -> HashSet<NodeId> {
     let graph = request.graph;
     let puts = |id: NodeId| {
         let rules = request.registry.get(&graph.node(id).op);
@@ -55,7 +55,7 @@ pub(super) fn summed(request: &Request<'_>, pruned: &Pruned) -> HashMap<NodeId, 
     let is_sum = |id: NodeId| matches!(of_lists(&graph.node(id).op), Some(ListOp::AddN));
     let together = |a: NodeId, b: NodeId| pruned.frames.of(a) == pruned.frames.of(b) && pruned.alive.node(a) == pruned.alive.node(b);
     let only = |(put, readers): (NodeId, Vec<NodeId>)| match readers[..] {
-        [sum] if is_sum(sum) && together(put, sum) && !others.contains(&put) => Some((put, sum)),
+        [sum] if is_sum(sum) && together(put, sum) && !others.contains(&put) => Some(put),
         _ => None,
     };
     readers.into_iter().filter_map(only).collect()
@@ -67,10 +67,12 @@ impl Lowering<'_> {
     /// # Errors
     /// INVALID_ARGUMENT where the node's result is no list.
     pub(super) fn is_placed(&self, id: NodeId, node: &Node, op: ListOp) -> Result<bool> {
-        let Some(sum) = self.summed.get(&id) else { return Ok(false) };
+        if !self.summed.contains(&id) {
+            return Ok(false);
+        }
         let fact = self.pruned.facts[id].iter().find_map(|fact| fact.list.as_ref());
         let Some(fact) = fact.filter(|fact| !fact.is_nested() && fact.inner.is_none()) else { return Ok(false) };
-        if self.device(id) != self.device(*sum) || self.grows(id, node) {
+        if self.grows(id, node) {
             return Ok(false);
         }
         // One index twice means one addition, unless what is put there is summed anyway.
@@ -124,13 +126,14 @@ impl Lowering<'_> {
     pub(super) fn rows_of_placed(&mut self, output: Output, placed: Placed) -> Result<List> {
         let length = placed.length.clone();
         let rows = self.rows(placed.node, &List { rows: None, length: length.clone() }, output)?;
-        let rows = if rows.elements() == 0 { rows } else { self.put(ScatterOp::Update, rows, placed)? };
+        let rows = if rows.elements() == 0 { rows } else { self.put(placed.node, ScatterOp::Update, rows, placed)? };
         Ok(List { rows: Some(rows), length })
     }
 
-    fn put(&mut self, op: ScatterOp, rows: View, placed: Placed) -> Result<View> {
+    /// Rows with what a list puts there, on the device of the node `at`.
+    fn put(&mut self, at: NodeId, op: ScatterOp, rows: View, placed: Placed) -> Result<View> {
         require_rows(&rows, &placed.indices, &placed.tensor)?;
-        self.scatter(placed.node, op, rows, placed.indices, placed.tensor)
+        self.scatter(at, op, rows, placed.indices, placed.tensor)
     }
 
     /// The sums of the tensors of lists, from left to right.
@@ -189,7 +192,9 @@ impl Lowering<'_> {
         };
         let (data_type, shape) = self.rows_shape(of)?;
         require_alike((rows.data_type, &rows.shape), (data_type, &shape))?;
-        let rows = if rows.elements() == 0 { rows } else { self.put(ScatterOp::Add, rows, placed)? };
+        // Where the sum is: the list that was to be added may be on another device.
+        let at = if self.device(placed.node) == self.device(id) { placed.node } else { id };
+        let rows = if rows.elements() == 0 { rows } else { self.put(at, ScatterOp::Add, rows, placed)? };
         sum.whole.push(rows);
         Ok(())
     }

@@ -13,8 +13,8 @@ use super::written::Written;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Reg(pub u32);
 
-/// A number in an expression. It is written by its bits: no text has all of them.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+/// A number in an expression. It is written by its bits: no text has all of them. Two are the same where their type and bits are: 0 is not -0.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[serde(into = "(DataType, u64)", try_from = "(DataType, u64)")]
 #[expect(missing_docs, reason = "one for each element type that expressions compute with")]
 pub enum Scalar {
@@ -32,6 +32,14 @@ pub enum Scalar {
     U64(u64),
     Bool(bool),
 }
+
+impl PartialEq for Scalar {
+    fn eq(&self, other: &Scalar) -> bool {
+        (self.data_type(), self.bits()) == (other.data_type(), other.bits())
+    }
+}
+
+impl Eq for Scalar {}
 
 impl Scalar {
     /// Its type.
@@ -473,6 +481,15 @@ impl Key {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn numbers_are_the_same_by_their_bits() {
+        assert_ne!(Scalar::F32(0.0), Scalar::F32(-0.0));
+        assert_ne!(Scalar::F16(F16::from_bits(0)), Scalar::F16(F16::from_bits(0x8000)));
+        assert_eq!(Scalar::F64(f64::NAN), Scalar::F64(f64::NAN));
+        assert_ne!(Scalar::F64(f64::NAN), Scalar::F64(-f64::NAN));
+        assert_ne!(Scalar::U8(1), Scalar::Bool(true));
+    }
 
     #[test]
     fn equal_steps_exist_once_and_fusing_is_joining() {
