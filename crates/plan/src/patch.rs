@@ -10,7 +10,7 @@ use plimsoll_request::KernelRequest;
 
 use crate::Request;
 use crate::lir::verify::verify;
-use crate::lir::{Applied, Arg, Home, Lir, Value, ValueId, View, WorkId, WorkKind};
+use crate::lir::{Applied, Arg, Edges, Home, Lir, Value, ValueId, View, WorkId, WorkKind};
 use crate::passes::{Check, Pass};
 use crate::prepare::{answers, expression, request_of, seconds_of};
 
@@ -33,8 +33,8 @@ pub(crate) fn patches(request: &Request<'_>, lir: &mut Lir, (stage, after): (Sta
         return Ok(());
     }
     let order = lir.topological()?;
-    let (definitions, uses, removed) = (lir.definitions(), lir.uses(), IdVec::filled(false, lir.works.len()));
-    let mut patching = Patching { request, lir, definitions, uses, removed };
+    let (edges, removed) = (Edges::new(lir), IdVec::filled(false, lir.works.len()));
+    let mut patching = Patching { request, lir, edges, removed };
     for fusion in fusions {
         for &id in &order {
             if !patching.may_go_on() {
@@ -63,8 +63,7 @@ pub(crate) fn may_fuse(request: &Request<'_>, lir: &Lir) -> bool {
 struct Patching<'a> {
     request: &'a Request<'a>,
     lir: &'a mut Lir,
-    definitions: IdVec<ValueId, Option<WorkId>>,
-    uses: IdVec<ValueId, Vec<WorkId>>,
+    edges: Edges,
     removed: IdVec<WorkId, bool>,
 }
 
@@ -92,7 +91,7 @@ impl Patching<'_> {
         let wrong = |why: &str| Error::internal(format!("the patch of {}: {why}", fusion.name));
         let node = self.lir.works[at].nodes[0];
         for (index, bytes) in patch.values.iter().enumerate() {
-            let id = ValueId::from_index(self.definitions.len());
+            let id = ValueId::from_index(self.edges.makers.len());
             let maker = patch
                 .works
                 .iter()
@@ -101,11 +100,10 @@ impl Patching<'_> {
             let (device, node) = (self.lir.works[maker.work].device, self.lir.works[maker.work].nodes[0]);
             let value = Value { device, region: self.lir.here(), home: Home::Arena, bytes: *bytes, node, is_copy: false, previous: None };
             self.lir.values.push(value);
-            self.definitions.push(None);
-            self.uses.push(Vec::new());
+            self.edges.push();
         }
         // A work that is there for its results is there wherever they are defined from now on.
-        let is_rooted = |value: &ValueId| self.definitions[*value].is_some_and(|maker| self.lir.works[maker].is_root);
+        let is_rooted = |value: &ValueId| self.edges.makers[*value].is_some_and(|maker| self.lir.works[maker].is_root);
         let rooted: HashSet<ValueId> = patch.works.iter().flat_map(|work| &work.outputs).copied().filter(is_rooted).collect();
         for &gone in &patch.removed {
             // What it was there for is done by the work that defines its values now.
@@ -143,7 +141,7 @@ impl Patching<'_> {
             self.removed.push(false);
             id
         } else {
-            self.forget(work);
+            self.edges.forget(work, &self.lir.works[work]);
             self.lir.works[work].kind = kind;
             work
         };
@@ -154,12 +152,7 @@ impl Patching<'_> {
             self.inherit(first, id);
             self.remove(first);
         }
-        for value in self.lir.works[id].reads_once() {
-            self.uses[value].push(id);
-        }
-        for output in self.lir.works[id].outputs.clone() {
-            self.definitions[output] = Some(id);
-        }
+        self.edges.add(id, &self.lir.works[id]);
         id
     }
 
@@ -170,20 +163,8 @@ impl Patching<'_> {
         self.lir.works[heir].after.extend(after.into_iter().filter(|before| *before != heir));
     }
 
-    /// The work is no reader and no maker.
-    fn forget(&mut self, work: WorkId) {
-        for value in self.lir.works[work].reads_once() {
-            self.uses[value].retain(|reader| *reader != work);
-        }
-        for output in &self.lir.works[work].outputs {
-            if self.definitions[*output] == Some(work) {
-                self.definitions[*output] = None;
-            }
-        }
-    }
-
     fn remove(&mut self, work: WorkId) {
-        self.forget(work);
+        self.edges.forget(work, &self.lir.works[work]);
         self.removed[work] = true;
     }
 }
@@ -228,11 +209,11 @@ impl Works for Patching<'_> {
     }
 
     fn maker(&self, value: ValueId) -> Option<WorkId> {
-        self.definitions[value]
+        self.edges.makers[value]
     }
 
     fn readers(&self, value: ValueId) -> &[WorkId] {
-        &self.uses[value]
+        &self.edges.readers[value]
     }
 
     fn is_kept(&self, value: ValueId) -> bool {
@@ -252,7 +233,7 @@ impl Works for Patching<'_> {
         let mut seen = HashSet::from([second]);
         let mut stack = vec![second];
         while let Some(work) = stack.pop() {
-            for before in self.lir.predecessors(&self.lir.works[work], &self.definitions) {
+            for before in self.lir.predecessors(&self.lir.works[work], &self.edges.makers) {
                 if before == first && work != second {
                     return false;
                 }

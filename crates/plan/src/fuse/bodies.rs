@@ -8,7 +8,7 @@ use plimsoll_graph::IdVec;
 
 use super::{MAX_ARGS, MAX_STEPS, is_answered, is_whole, join};
 use crate::Request;
-use crate::lir::{Applied, Home, Lir, ValueId, Work, WorkId, WorkKind};
+use crate::lir::{Applied, Edges, Home, Lir, ValueId, Work, WorkId, WorkKind};
 use crate::passes::{Check, Pass};
 use crate::patch::{check, may_fuse};
 
@@ -26,53 +26,49 @@ pub(super) fn join_in_body(request: &Request<'_>, lir: &mut Lir, go_on: &Check<'
     if lir.region().works.len() > MOST_WORKS || lir.holder(lir.here()).is_none() {
         return Ok(());
     }
+    let mut body = Body::new(lir);
+    let mut is_joined: IdVec<WorkId, bool> = IdVec::filled(false, lir.works.len());
     let mut refused: Vec<(WorkId, WorkId)> = Vec::new();
     while may_fuse(request, lir)
-        && let Some((producer, consumer)) = Body::new(lir).pair(&refused)?
+        && let Some((producer, consumer)) = body.pair(lir, &refused)?
     {
         go_on()?;
-        let kept = kept(lir, producer, consumer);
+        let kept = body.kept(lir, producer, consumer);
         match join(lir, producer, consumer, &kept)?.filter(|joined| is_answered(request, joined)) {
             Some(joined) => {
-                lir.works[consumer] = joined;
+                body.replace(lir, producer, consumer, joined);
+                is_joined[producer] = true;
                 lir.fusions.push(Applied { name: "expressions", node: lir.works[consumer].nodes[0] });
-                lir.retain(|id| id != producer)?;
-                check(request, lir, &IdVec::filled(false, lir.works.len()), Pass::Fuse)?;
+                check(request, lir, &is_joined, Pass::Fuse)?;
                 refused.clear();
             }
             None => refused.push((producer, consumer)),
         }
     }
-    Ok(())
+    lir.retain(|id| !is_joined[id])
 }
 
-/// The results of a producer that others than the consumer read.
-fn kept(lir: &Lir, producer: WorkId, consumer: WorkId) -> Vec<ValueId> {
-    let uses = lir.uses();
-    let is_read = |output: &ValueId| uses[*output].iter().any(|reader| *reader != consumer) || lir.region().results.contains(output);
-    lir.works[producer].outputs.iter().copied().filter(is_read).collect()
-}
-
-struct Body<'a> {
-    lir: &'a Lir,
-    definitions: IdVec<ValueId, Option<WorkId>>,
-    uses: IdVec<ValueId, Vec<WorkId>>,
+/// The body of a loop while its works are joined.
+struct Body {
+    /// Those that are left.
+    works: Vec<WorkId>,
+    edges: Edges,
     /// By work: those that wait for it.
     waiting: HashMap<WorkId, Vec<WorkId>>,
     /// What is overwritten by versions that others read or wait for. Its readers have to be done before these begin.
     passing: HashSet<ValueId>,
 }
 
-impl<'a> Body<'a> {
-    fn new(lir: &'a Lir) -> Body<'a> {
-        let (definitions, uses) = (lir.definitions(), lir.uses());
+impl Body {
+    fn new(lir: &Lir) -> Body {
+        let edges = Edges::new(lir);
         let mut waiting: HashMap<WorkId, Vec<WorkId>> = HashMap::new();
         for (id, work) in lir.all() {
             work.after.iter().for_each(|before| waiting.entry(*before).or_default().push(id));
         }
         let mut passing = HashSet::new();
         for (_, version) in lir.versions() {
-            if uses[version].is_empty() && definitions[version].is_none_or(|maker| !waiting.contains_key(&maker)) {
+            if edges.readers[version].is_empty() && edges.makers[version].is_none_or(|maker| !waiting.contains_key(&maker)) {
                 continue;
             }
             let mut at = lir.values[version].previous;
@@ -80,15 +76,31 @@ impl<'a> Body<'a> {
                 at = lir.values[old].previous;
             }
         }
-        Body { lir, definitions, uses, waiting, passing }
+        Body { works: lir.ids(), edges, waiting, passing }
+    }
+
+    /// The results of a producer that others than the consumer read.
+    fn kept(&self, lir: &Lir, producer: WorkId, consumer: WorkId) -> Vec<ValueId> {
+        let is_read = |output: &ValueId| {
+            self.edges.readers[*output].iter().any(|reader| *reader != consumer) || lir.region().results.contains(output)
+        };
+        lir.works[producer].outputs.iter().copied().filter(is_read).collect()
+    }
+
+    /// The consumer becomes `joined`, and the producer is gone.
+    fn replace(&mut self, lir: &mut Lir, producer: WorkId, consumer: WorkId, joined: Work) {
+        self.works.retain(|id| *id != producer);
+        [producer, consumer].into_iter().for_each(|id| self.edges.forget(id, &lir.works[id]));
+        self.edges.add(consumer, &joined);
+        lir.works[consumer] = joined;
     }
 
     /// The first two works that can be one, but for those refused: a producer, and a reader of its results.
-    fn pair(&self, refused: &[(WorkId, WorkId)]) -> Result<Option<(WorkId, WorkId)>> {
-        for consumer in self.lir.topological()? {
-            for view in &self.lir.works[consumer].inputs {
-                let Some(producer) = self.definitions[view.value] else { continue };
-                if !refused.contains(&(producer, consumer)) && self.fit(producer, consumer) {
+    fn pair(&self, lir: &Lir, refused: &[(WorkId, WorkId)]) -> Result<Option<(WorkId, WorkId)>> {
+        for consumer in lir.topological_of(&self.works, &self.edges.makers)? {
+            for view in &lir.works[consumer].inputs {
+                let Some(producer) = self.edges.makers[view.value] else { continue };
+                if !refused.contains(&(producer, consumer)) && self.fit(lir, producer, consumer) {
                     return Ok(Some((producer, consumer)));
                 }
             }
@@ -96,8 +108,8 @@ impl<'a> Body<'a> {
         Ok(None)
     }
 
-    fn fit(&self, producer: WorkId, consumer: WorkId) -> bool {
-        let [made, user] = [producer, consumer].map(|id| &self.lir.works[id]);
+    fn fit(&self, lir: &Lir, producer: WorkId, consumer: WorkId) -> bool {
+        let [made, user] = [producer, consumer].map(|id| &lir.works[id]);
         let (WorkKind::Expr { expr, shape }, WorkKind::Expr { expr: behind, shape: other }) = (&made.kind, &user.kind) else {
             return false;
         };
@@ -112,15 +124,15 @@ impl<'a> Body<'a> {
             && as_made
             && arguments <= MAX_ARGS
             && expr.instrs().len() + behind.instrs().len() <= MAX_STEPS
-            && [producer, consumer].into_iter().all(|id| self.may_join(id))
-            && !self.is_between(producer, consumer)
+            && [producer, consumer].into_iter().all(|id| self.may_join(lir, id))
+            && !self.is_between(lir, producer, consumer)
     }
 
     /// Whether a work is one that nothing but values ties to a place in the order.
-    fn may_join(&self, id: WorkId) -> bool {
-        let work: &Work = &self.lir.works[id];
+    fn may_join(&self, lir: &Lir, id: WorkId) -> bool {
+        let work: &Work = &lir.works[id];
         let is_small = |output: &ValueId| {
-            let value = &self.lir.values[*output];
+            let value = &lir.values[*output];
             value.home == Home::Arena && value.bytes <= MOST_BYTES
         };
         !work.is_root
@@ -133,8 +145,8 @@ impl<'a> Body<'a> {
     }
 
     /// Whether a work has to run behind the producer, and before the consumer.
-    fn is_between(&self, producer: WorkId, consumer: WorkId) -> bool {
-        let readers = |id: WorkId| self.lir.works[id].outputs.iter().flat_map(|output| self.uses[*output].iter().copied());
+    fn is_between(&self, lir: &Lir, producer: WorkId, consumer: WorkId) -> bool {
+        let readers = |id: WorkId| lir.works[id].outputs.iter().flat_map(|output| self.edges.readers[*output].iter().copied());
         let mut open: Vec<WorkId> = readers(producer).filter(|reader| *reader != consumer).collect();
         let mut seen: HashSet<WorkId> = open.iter().copied().collect();
         while let Some(id) = open.pop() {

@@ -3,6 +3,7 @@
 //! Every value is defined once: by a work, or as a parameter of its region. A variable has a value for each of its versions, all
 //! of one home. Version 0 is a parameter, and every write defines the next version. [`verify`] holds the rules, [`text`] prints.
 
+mod edges;
 mod followers;
 mod ids;
 #[cfg(test)]
@@ -25,6 +26,7 @@ use plimsoll_request::KernelRequest;
 use plimsoll_request::anchor::Anchor;
 use plimsoll_request::expr::Expr;
 
+pub(crate) use self::edges::Edges;
 pub(crate) use self::followers::Followers;
 pub(crate) use self::ids::{CallId, ConstantId, FeedId, FetchId, RegionId, ValueId, VariableId, WorkId};
 pub(crate) use self::parts::{PartArg, PartCall, PartCut, PartOf, PartStep, Parts, When};
@@ -520,13 +522,20 @@ impl Lir {
     /// # Errors
     /// As [`Lir::topological`].
     pub fn topological_in(&self, region: RegionId) -> Result<Vec<WorkId>> {
-        let all = || self.regions[region].works.iter().map(|id| (*id, &self.works[*id]));
-        let definitions = self.definitions_in(region);
-        let mut followers = Followers::new(self, &self.regions[region].works, &definitions);
+        self.topological_of(&self.regions[region].works, &self.definitions_in(region))
+    }
+
+    /// As [`Lir::topological`], of these works of a region.
+    ///
+    /// # Errors
+    /// As [`Lir::topological`].
+    pub fn topological_of(&self, works: &[WorkId], definitions: &IdVec<ValueId, Option<WorkId>>) -> Result<Vec<WorkId>> {
+        let all = || works.iter().map(|id| (*id, &self.works[*id]));
+        let mut followers = Followers::new(self, works, definitions);
         let mut waiting = std::mem::take(&mut followers.waiting);
         let mut ready: BinaryHeap<Reverse<(u32, WorkId)>> =
             all().filter(|(id, _)| waiting[*id] == 0).map(|(id, work)| Reverse((work.rank, id))).collect();
-        let mut order = Vec::with_capacity(self.works.len());
+        let mut order = Vec::with_capacity(works.len());
         while let Some(Reverse((_, id))) = ready.pop() {
             order.push(id);
             for &follower in followers.of(id) {
@@ -536,7 +545,7 @@ impl Lir {
                 }
             }
         }
-        if order.len() != self.regions[region].works.len() {
+        if order.len() != works.len() {
             return Err(Error::internal("works of a plan form a cycle"));
         }
         Ok(order)
