@@ -25,6 +25,7 @@ pub mod movement;
 mod narrow;
 pub mod nn;
 pub mod norm;
+mod on_rows;
 mod packing;
 #[cfg(test)]
 mod part_tests;

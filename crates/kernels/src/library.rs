@@ -1,5 +1,7 @@
 //! The processor's library: which kernels answer a request.
 
+use std::sync::Arc;
+
 use plimsoll_base::{DataType, Error, Panels, Result};
 use plimsoll_device::{
     Bf16Instructions, Cost, CpuLibrary, DeviceSpec, Fault, InstructionSet, KernelCall, LaidOut, Library, Load, Prepared, Step, StepArg,
@@ -20,8 +22,8 @@ use crate::packing::{Order, panels_of};
 use crate::random::RandomOp;
 use crate::simd::Isa;
 use crate::{
-    anchor, bf16, check, conv, crop, expr, fewer, fft, gather, linalg, load, lrn, movement, narrow, nn, norm, pool, random, reduce,
-    resample, sums, warp,
+    anchor, bf16, check, conv, crop, expr, fewer, fft, gather, linalg, load, lrn, movement, narrow, nn, norm, on_rows, pool, random,
+    reduce, resample, sums, warp,
 };
 
 /// The kernels for processors, for every instruction set that they are compiled for.
@@ -105,10 +107,13 @@ const IN_PANELS: &str = "-panels";
 
 /// The variants of a request for a specification; with an argument in panels where it is laid out.
 fn variants_of(spec: &DeviceSpec, request: &KernelRequest, laid_out: Option<LaidOut>) -> Result<Vec<Variant>> {
+    if let KernelRequest::OnRows(on) = request {
+        return on_rows::variants(on, variants_of(spec, &on.request, laid_out)?);
+    }
     let isa = isa_of(spec.instructions);
     let order = if laid_out.is_some() { Order::Panels } else { Order::Rows };
     let variant = |numerics: &str, Made { steps, between }: Made, loads: Vec<Load>| {
-        let numerics: std::sync::Arc<str> = numerics.into();
+        let numerics: Arc<str> = numerics.into();
         let name = if laid_out.is_some() { format!("{numerics}{IN_PANELS}").into() } else { numerics.clone() };
         let steps = steps.iter().zip(loads).map(|((prepared, args), load)| Step::of(prepared, args.clone(), load)).collect();
         Variant { numerics, name, between, steps, laid_out }
@@ -144,7 +149,8 @@ impl Library for CpuKernels {
 
     fn laid_out(&self, spec: &DeviceSpec, request: &KernelRequest, laid_out: LaidOut) -> Result<Vec<Variant>> {
         let isa = isa_of(spec.instructions);
-        if !anchor::reads_panels(isa, request, laid_out) {
+        let asked = if let KernelRequest::OnRows(on) = request { &on.request } else { request };
+        if !anchor::reads_panels(isa, asked, laid_out) {
             return Ok(Vec::new());
         }
         variants_of(spec, request, Some(laid_out))
@@ -185,6 +191,10 @@ impl Library for CpuKernels {
 
 impl CpuLibrary for CpuKernels {
     fn code(&self, spec: &DeviceSpec, call: &KernelCall) -> Result<Prepared> {
+        if let KernelRequest::OnRows(on) = &*call.request {
+            let inner = KernelCall { request: Arc::new(KernelRequest::clone(&on.request)), ..call.clone() };
+            return on_rows::on_rows(on, self.code(spec, &inner)?);
+        }
         let isa = available(spec.instructions)?;
         let (name, order) = match call.variant.laid_out {
             None => (Some(&*call.variant.name), Order::Rows),
@@ -353,6 +363,7 @@ fn prepared(isa: Isa, request: &KernelRequest, order: Order) -> Result<Made> {
         CheckNumerics { data_type, elements, signs } => check::finite(*data_type, *elements, *signs)?.into(),
         Require(requirement) => check::require(fault(*requirement)).into(),
         Nothing => check::nothing().into(),
+        OnRows(_) => return Err(Error::unimplemented("rows of what is computed in several kernels")),
         Exprs(_) => return Err(Error::unimplemented("an expression of several groups of tensors in one kernel")),
         ScaledAttention(_) | ScaledAttentionGrad(_) => return Err(Error::unimplemented("attention of narrow floats in one kernel")),
         Named(name) => return Err(Error::unimplemented(format!("no kernel is called {name}"))),

@@ -49,6 +49,7 @@ fn class_of(request: &KernelRequest) -> Class {
         Reduction(_) => Class::Reduction,
         Movement { .. } => Class::Movement,
         Gather(_) | UpdateRows(_) => Class::Gather,
+        OnRows(on) => class_of(&on.request),
         Random(_) => Class::Random,
         Factors(_) | Fft(_) | Linalg(_) | CheckNumerics { .. } | Require(_) | Nothing | Named(_) => Class::Other,
     }

@@ -321,6 +321,7 @@ fn element_type(request: &KernelRequest) -> Option<DataType> {
         | KernelRequest::Require(_)
         | KernelRequest::Nothing
         | KernelRequest::UpdateRows(_)
+        | KernelRequest::OnRows(_)
         | KernelRequest::Named(_) => return None,
     })
 }

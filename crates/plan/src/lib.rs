@@ -35,6 +35,7 @@ mod live;
 mod lower;
 mod missing;
 mod need;
+mod on_rows;
 mod order;
 mod overlap;
 mod pack;

@@ -30,7 +30,7 @@ use crate::prepare::{answers, choose_one, prepare};
 ///
 /// # Errors
 /// INTERNAL where a work that is made so does not hold.
-pub(crate) fn put_together(request: &Request<'_>, lir: &Lir, arenas: impl Fn(&Lir) -> Vec<Bytes>) -> Result<Option<Lir>> {
+pub(crate) fn put_together(request: &Request<'_>, lir: &Lir, arenas: &dyn Fn(&Lir) -> Vec<Bytes>) -> Result<Option<Lir>> {
     let kinds = kinds(request, lir);
     if kinds.is_empty() {
         return Ok(None);

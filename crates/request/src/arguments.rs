@@ -169,6 +169,7 @@ impl KernelRequest {
             KernelRequest::Movement { element, movement } => of_movement(size_of_element(*element)?, movement)?,
             KernelRequest::Gather(request) => of_gather(request)?,
             KernelRequest::UpdateRows(request) => of_rows_updated(request)?,
+            KernelRequest::OnRows(request) => request.arguments()?,
             KernelRequest::Random(request) => of_random(request)?,
             KernelRequest::CheckNumerics { data_type, elements, .. } => {
                 let all = bytes(*data_type, *elements)?;

@@ -24,6 +24,7 @@ pub mod lrn;
 pub mod movement;
 pub mod nn;
 pub mod norm;
+pub mod on_rows;
 mod part;
 pub mod pool;
 pub mod product;

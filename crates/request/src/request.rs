@@ -19,6 +19,7 @@ use crate::lrn::LrnSpec;
 use crate::movement::Movement;
 use crate::nn::Nn;
 use crate::norm::BatchNormSpec;
+use crate::on_rows::OnRows;
 use crate::pool::{Maxima, PoolSpec, Pooling};
 use crate::random::{Distribution, Random};
 use crate::reduce::Reduction;
@@ -182,6 +183,8 @@ pub enum KernelRequest {
     Gather(Gather),
     /// Rows of variables changed by an expression.
     UpdateRows(UpdateRows),
+    /// A request of which some inputs and outputs are rows of larger tensors.
+    OnRows(OnRows),
     /// Random numbers.
     Random(Random),
     /// `CheckNumerics`, and `CheckNumericsV2` where the error names `signs`: the output is the input, bit for bit. A fault where an
@@ -245,7 +248,7 @@ impl KernelRequest {
             KernelRequest::Gather(Gather::Scatter { op, data_type, ignore: true, .. }) => *op == ScatterOp::Div && data_type.is_integer(),
             KernelRequest::Gather(Gather::Block { block, .. } | Gather::Embed { block, .. }) => block.can_fail(),
             KernelRequest::Gather(_) | KernelRequest::CheckNumerics { .. } | KernelRequest::Require(_) | KernelRequest::Named(_) => true,
-            KernelRequest::UpdateRows(_) => true,
+            KernelRequest::UpdateRows(_) | KernelRequest::OnRows(_) => true,
             KernelRequest::Factors(request) => request.can_fail(),
             KernelRequest::Crop(_) => true,
             KernelRequest::Linalg(request) => request.can_fail(),

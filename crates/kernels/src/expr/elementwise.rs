@@ -32,8 +32,10 @@ pub fn elementwise(expr: &Expr, shape: &[u64], operands: &[Vec<u64>]) -> Result<
 pub fn elementwise_on(isa: Isa, expr: &Expr, shape: &[u64], operands: &[Vec<u64>]) -> Result<Prepared> {
     let program = TileProgram::new(expr, shape, operands, isa)?;
     let total = program.total();
-    // A piece takes about as long whatever the steps cost: four operations take as long as an element's way to and from the cache.
-    let weight = (0.75 + expr.flops() / 4.0).clamp(1.0, 16.0);
+    // A piece takes about as long whatever the steps cost: four operations take as long as an element's way to and from the cache. Each
+    // argument beyond three takes half as long.
+    let more = program.full().saturating_sub(3) as f64;
+    let weight = (0.75 + expr.flops() / 4.0 + more / 2.0).clamp(1.0, 16.0);
     let target = ((PIECE / program.widest()) as f64 / weight).max(1.0) as usize;
     let pieces = (total / target).max(1);
     let piece = total.div_ceil(pieces).next_multiple_of(program.grain()).max(1);

@@ -165,6 +165,11 @@ impl TileProgram {
         self.operands.iter().map(|operand| operand.size).chain(self.outputs.iter().map(|output| output.size)).max().unwrap_or(1)
     }
 
+    /// How many arguments have an element for each element of the shape.
+    pub(super) fn full(&self) -> usize {
+        self.outputs.len() + self.operands.iter().filter(|operand| operand.access == Access::Full).count()
+    }
+
     /// `(operand, output)`: the output may lie where the operand does.
     pub fn in_place(&self) -> Vec<(usize, usize)> {
         let mut pairs = Vec::new();

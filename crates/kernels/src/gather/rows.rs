@@ -129,6 +129,8 @@ fn summed(data_type: DataType) -> (DataType, usize) {
 trait Combine<T>: Send + Sync + std::fmt::Debug + 'static {
     /// Of no elements. Not used where a variable is there to begin with.
     const EMPTY: T;
+    /// Whether the old element matters.
+    const READS: bool = true;
     /// The fault where there is none. Its numbers are the row and how many rows there are.
     const REFUSED: &'static str = "Integer division by zero";
     fn combine(old: T, new: T) -> Option<T>;
@@ -224,6 +226,7 @@ zeros!(u8 = 0, u16 = 0, u32 = 0, u64 = 0, [u64; 2] = [0; 2]);
 
 impl<T: Zero> Combine<T> for Replace {
     const EMPTY: T = T::ZERO;
+    const READS: bool = false;
     #[inline(always)]
     fn combine(_: T, new: T) -> Option<T> {
         Some(new)
@@ -287,7 +290,7 @@ fn prepare<T: Copy + Send + Sync + std::fmt::Debug + 'static, I: Index, F: Combi
     // Every piece reads every index: worth it for long rows only.
     let per_row = (row_bytes * (rows + indices) / rows.max(1)) as u64;
     let cut = match layout.by_columns {
-        true => Cut::new(inner, (2 * indices * size_of::<T>()) as u64, 64 / size_of::<T>().clamp(1, 64)),
+        true => Cut::new(inner, ((2 + usize::from(F::READS)) * indices * size_of::<T>()) as u64, 64 / size_of::<T>().clamp(1, 64)),
         false => Cut::at_most((row_bytes / 32).clamp(1, 16), rows, per_row, 1),
     };
     let touched = if variable { indices } else { rows + indices };

@@ -53,6 +53,7 @@ pub use self::found::Searches;
 use crate::Request;
 use crate::lir::Lir;
 use crate::live::Live;
+use crate::on_rows::on_rows;
 use crate::overlap::{Kept, overlap};
 use crate::pack::settle_constants;
 use crate::plan::DeviceId;
@@ -121,14 +122,19 @@ impl Lines {
     }
 }
 
-/// The schedule, made to fit the lines of the request. Then updates of variables are put together where that takes no memory.
+/// The schedule, made to fit the lines of the request. Then updates of variables are put together, and works of loops are done on rows of
+/// lists, where that takes no memory.
 ///
 /// # Errors
 /// INTERNAL where a schedule of the search does not hold.
 pub(crate) fn fit(request: &Request<'_>, lir: Cow<'_, Lir>) -> Result<(Lir, Option<Fitting>)> {
-    let (lir, fitting) = fit_lines(request, lir)?;
-    let joined = put_together(request, &lir, |lir| arenas(request, lir))?;
-    Ok((joined.unwrap_or_else(|| lir.into_owned()), fitting))
+    let (mut lir, fitting) = fit_lines(request, lir)?;
+    for change in [put_together, on_rows] {
+        if let Some(changed) = change(request, &lir, &|lir| arenas(request, lir))? {
+            lir = Cow::Owned(changed);
+        }
+    }
+    Ok((lir.into_owned(), fitting))
 }
 
 /// The schedule, made to fit the lines of the request.

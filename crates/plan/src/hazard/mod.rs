@@ -82,8 +82,8 @@ pub(crate) fn reads_out_of_step(request: &Request<'_>, lir: &Lir, id: WorkId, ol
     let work = &lir.works[id];
     let of_old = |view: &View| view.value == old;
     let call = match &work.kind {
-        // Several groups of tensors are written element by element, each over its own operands.
-        WorkKind::Kernel { call, .. } if matches!(*call.request, KernelRequest::Exprs(_)) => call.clone(),
+        // Several groups of tensors are written element by element, each over its own operands, and lists in one of their rows.
+        WorkKind::Kernel { call, .. } if matches!(*call.request, KernelRequest::Exprs(_) | KernelRequest::OnRows(_)) => call.clone(),
         // A kernel that changes a variable in place has it as its first input, and reads no other part of it.
         WorkKind::Request { .. } | WorkKind::Kernel { .. } => return Ok(work.inputs.iter().skip(1).any(of_old)),
         WorkKind::Copy | WorkKind::Outside { .. } | WorkKind::Loop { .. } | WorkKind::Parts(_) => return Ok(false),
