@@ -29,21 +29,27 @@ const MAX_STEPS: usize = 256;
 /// # Errors
 /// INTERNAL where a join breaks a rule of the LIR; the error of `go_on`.
 pub(crate) fn fuse(request: &Request<'_>, lir: &mut Lir, go_on: &Check<'_>) -> Result<()> {
-    let apart = lir.clone();
+    let apart: Vec<(WorkId, Work)> = lir.all().map(|(id, work)| (id, work.clone())).collect();
+    let fusions = lir.fusions.len();
     // To ask for every step on the way takes longer than all else: only devices that refuse a result are asked so.
-    let refusing = join_all(request, lir, &BTreeSet::new(), go_on)?;
+    let (mut is_joined, refusing) = join_all(request, lir, &BTreeSet::new(), go_on)?;
     if !refusing.is_empty() {
-        *lir = apart;
-        join_all(request, lir, &refusing, go_on)?;
+        apart.into_iter().for_each(|(id, work)| lir.works[id] = work);
+        lir.fusions.truncate(fusions);
+        (is_joined, _) = join_all(request, lir, &refusing, go_on)?;
     }
+    lir.retain(|id| !is_joined[id])?;
     patches(request, lir, (Stage::Joined, Pass::Fuse), go_on)?;
     bodies::join_in_body(request, lir, go_on)?;
     lir.drop_dead()
 }
 
-/// Joins works wherever that is possible; on `careful` devices only where there is a kernel for the result. The other devices that
-/// have none for a result.
-fn join_all(request: &Request<'_>, lir: &mut Lir, careful: &BTreeSet<DeviceId>, go_on: &Check<'_>) -> Result<BTreeSet<DeviceId>> {
+/// By work whether it has become part of another one; and devices that have no kernel for a work as it became.
+type Joined = (IdVec<WorkId, bool>, BTreeSet<DeviceId>);
+
+/// Joins works wherever that is possible; on `careful` devices only where there is a kernel for the result. Those that are joined stay in
+/// the region.
+fn join_all(request: &Request<'_>, lir: &mut Lir, careful: &BTreeSet<DeviceId>, go_on: &Check<'_>) -> Result<Joined> {
     let mut readers = readers(lir);
     let mut definitions = lir.definitions();
     let mut is_awaited: IdVec<WorkId, bool> = IdVec::filled(false, lir.works.len());
@@ -87,8 +93,7 @@ fn join_all(request: &Request<'_>, lir: &mut Lir, careful: &BTreeSet<DeviceId>, 
             refusing.insert(work.device);
         }
     }
-    lir.retain(|id| !is_joined[id])?;
-    Ok(refusing)
+    Ok((is_joined, refusing))
 }
 
 /// Whether an epilogue may follow the anchor of a work: where that rounds, its device has to say so.

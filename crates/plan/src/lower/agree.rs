@@ -9,7 +9,7 @@ use plimsoll_base::Result;
 use plimsoll_graph::{HostTensor, IdVec, Shape};
 use plimsoll_request::expr::Expr;
 
-use crate::lir::{Home, Lir, ValueId, View, Work, WorkId, WorkKind};
+use crate::lir::{Home, Lir, RegionId, ValueId, View, Work, WorkId, WorkKind};
 
 /// What is computed by more steps one behind the other agrees with itself alone.
 const MOST_STEPS: usize = 16;
@@ -240,7 +240,8 @@ fn carry_once(lir: &mut Lir, holder: WorkId, classes: &[usize]) {
             *param -= gone.iter().filter(|index| **index < *param as usize).count() as u32;
         }
     }
-    read_instead(lir, &instead);
+    let around = lir.works[holder].outputs.first().map(|output| lir.values[*output].region);
+    std::iter::once(body).chain(around).for_each(|region| read_instead(lir, region, &instead));
 }
 
 /// Computes once what works of the region at hand compute alike.
@@ -268,7 +269,7 @@ fn compute_once(lir: &mut Lir) -> Result<()> {
         }
     }
     lir.region_mut().works.retain(|work| !removed.contains(work));
-    read_instead(lir, &instead);
+    read_instead(lir, lir.here(), &instead);
     Ok(())
 }
 
@@ -281,11 +282,13 @@ fn compute_alike(one: &Work, other: &Work) -> bool {
     same && (one.device, one.guard, &one.inputs) == (other.device, other.guard, &other.inputs)
 }
 
-/// What reads a value reads the one that is there instead.
-fn read_instead(lir: &mut Lir, instead: &HashMap<ValueId, ValueId>) {
+/// What reads a value in a region reads the one that is there instead.
+fn read_instead(lir: &mut Lir, region: RegionId, instead: &HashMap<ValueId, ValueId>) {
     let at = |value: &mut ValueId| *value = instead.get(value).copied().unwrap_or(*value);
-    for work in lir.works.values_mut() {
+    let region = &mut lir.regions[region];
+    for id in &region.works {
+        let work = &mut lir.works[*id];
         work.inputs.iter_mut().map(|view| &mut view.value).chain(&mut work.guard).for_each(at);
     }
-    lir.regions.values_mut().for_each(|region| region.results.iter_mut().for_each(at));
+    region.results.iter_mut().for_each(at);
 }
