@@ -7,6 +7,10 @@ use plimsoll_base::{DataType, Error, Result};
 /// Bytes that a piece should move, so that handing it to a thread costs little beside it.
 const PIECE_BYTES: u64 = 128 << 10;
 
+/// A tensor of so many bytes has two pieces at least where two threads may have made it: to fetch a line from another core's cache takes as long
+/// as to copy a hundred from its own.
+pub(crate) const HALVED: usize = 16 << 10;
+
 /// More pieces than this help no number of threads that we expect.
 const MOST_PIECES: usize = 64;
 
@@ -21,6 +25,14 @@ impl Cut {
     /// Cuts `units` parts that move `unit_bytes` each; a piece holds a multiple of `grain` units (but for the last).
     pub(crate) fn new(units: usize, unit_bytes: u64, grain: usize) -> Cut {
         Cut::at_most(MOST_PIECES, units, unit_bytes, grain)
+    }
+
+    /// As [`Cut::new`], for kernels that hand on what two threads may have made: each of these had better hand on its own part, which is in its
+    /// cache, where that is more than a few lines.
+    pub(crate) fn shared(units: usize, unit_bytes: u64, grain: usize) -> Cut {
+        let cut = Cut::new(units, unit_bytes, grain);
+        let is_one = cut.pieces() == 1 && (units as u64).saturating_mul(unit_bytes) >= 2 * HALVED as u64;
+        if is_one { Cut { per_piece: units.div_ceil(2).next_multiple_of(grain.max(1)), ..cut } } else { cut }
     }
 
     /// As [`Cut::new`], into at most so many pieces.
@@ -90,6 +102,12 @@ mod tests {
             assert_eq!(next, units);
             assert_eq!(cut.units(0..cut.pieces()), 0..units);
         }
+        let pieces = |units: usize, bytes: u64| (Cut::new(units, bytes, 16).pieces(), Cut::shared(units, bytes, 16).pieces());
+        assert_eq!(
+            [pieces(4096, 8), pieces(4095, 8), pieces(100, 8), pieces(40_000, 8), pieces(1, 1 << 20)],
+            [(1, 2), (1, 1), (1, 1), (4, 4), (1, 1)]
+        );
+        assert_eq!(Cut::shared(4096, 8, 64).units(1..2), 2048..4096);
         assert_eq!(Cut::whole(7).pieces(), 1);
         assert_eq!(Cut::whole(0).units(0..1), 0..0);
     }

@@ -7,6 +7,7 @@ use plimsoll_base::{Error, Result};
 use plimsoll_device::{Args, CpuKernel, Fault, Prepared};
 
 use super::program::{Bases, TileProgram};
+use crate::cut::HALVED;
 use crate::simd::Isa;
 use plimsoll_request::expr::Expr;
 
@@ -37,7 +38,8 @@ pub fn elementwise_on(isa: Isa, expr: &Expr, shape: &[u64], operands: &[Vec<u64>
     let more = program.full().saturating_sub(3) as f64;
     let weight = (0.75 + expr.flops() / 4.0 + more / 2.0).clamp(1.0, 16.0);
     let target = ((PIECE / program.widest()) as f64 / weight).max(1.0) as usize;
-    let pieces = (total / target).max(1);
+    let least = if total.saturating_mul(program.widest()) >= HALVED { 2 } else { 1 };
+    let pieces = (total / target).max(least);
     let piece = total.div_ceil(pieces).next_multiple_of(program.grain()).max(1);
     let chunks = u32::try_from(total.div_ceil(piece).max(1))
         .map_err(|_| Error::invalid_argument(format!("a shape of {shape:?} has too many elements")))?;

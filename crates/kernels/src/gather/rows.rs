@@ -290,7 +290,7 @@ fn prepare<T: Copy + Send + Sync + std::fmt::Debug + 'static, I: Index, F: Combi
     // Every piece reads every index: worth it for long rows only.
     let per_row = (row_bytes * (rows + indices) / rows.max(1)) as u64;
     let cut = match layout.by_columns {
-        true => Cut::new(inner, ((2 + usize::from(F::READS)) * indices * size_of::<T>()) as u64, 64 / size_of::<T>().clamp(1, 64)),
+        true => Cut::shared(inner, ((2 + usize::from(F::READS)) * indices * size_of::<T>()) as u64, 64 / size_of::<T>().clamp(1, 64)),
         false => Cut::at_most((row_bytes / 32).clamp(1, 16), rows, per_row, 1),
     };
     let touched = if variable { indices } else { rows + indices };

@@ -34,10 +34,14 @@ pub fn gather(size: usize, params: &[u64], indices: &[u64], axis: usize, batch_d
         taken: count(&indices[batch_dims..])?,
     };
     let rows = if output == 0 { 0 } else { output / view.inner };
-    let cut = Cut::new(rows, (2 * view.inner * size) as u64 + 16, 1);
+    let by_columns = rows == 1;
+    let cut = match by_columns {
+        true => Cut::shared(view.inner, 2 * size as u64, 64 / size.clamp(1, 64)),
+        false => Cut::new(rows, (2 * view.inner * size) as u64 + 16, 1),
+    };
     let cost = Cost { flops: 0.0, bytes: 2.0 * (output * size) as f64 };
     by_size!(size, T => by_index!(index_type, I => {
-        let kernel: Arc<dyn CpuKernel> = Arc::new(Gather::<T, I> { view, cut, marker: PhantomData });
+        let kernel: Arc<dyn CpuKernel> = Arc::new(Gather::<T, I> { view, by_columns, cut, marker: PhantomData });
         Ok(Prepared { chunks: cut.pieces(), scratch: 0, per_worker: 0, cost, in_place: Vec::new(), kernel })
     }))
 }
@@ -54,7 +58,8 @@ struct View {
 #[derive(Debug)]
 struct Gather<T, I> {
     view: View,
-    /// A unit is a row of the output, `inner` elements.
+    /// Whether the output is one row, and a unit one of its elements; else it is a row of the output, `inner` elements.
+    by_columns: bool,
     cut: Cut,
     marker: PhantomData<fn(T) -> I>,
 }
@@ -64,7 +69,8 @@ impl<T: Bits, I: Index> CpuKernel for Gather<T, I> {
         let View { outer, limit, inner, taken } = self.view;
         let (params, indices) = (args.pointers[0].cast::<T>(), args.pointers[1].cast::<I>());
         let output = args.pointers[2].cast::<T>();
-        let rows = self.cut.units(chunks);
+        let units = self.cut.units(chunks);
+        let (rows, columns) = if self.by_columns { (0..1, units) } else { (units, 0..inner) };
         let mut row = rows.start;
         while row < rows.end {
             let (place, first) = (row / taken, row % taken);
@@ -78,12 +84,12 @@ impl<T: Bits, I: Index> CpuKernel for Gather<T, I> {
                     if !(0..limit as i64).contains(&index) {
                         return Err(Fault::invalid("indices[{0}] is not in [0, {1})", [(batch * taken + number) as i64, limit as i64]));
                     }
-                    let from = params.add((place * limit + index as usize) * inner);
-                    let to = output.add((place * taken + number) * inner);
+                    let from = params.add((place * limit + index as usize) * inner + columns.start);
+                    let to = output.add((place * taken + number) * inner + columns.start);
                     if inner == 1 {
                         *to = *from;
                     } else {
-                        std::ptr::copy_nonoverlapping(from, to, inner);
+                        std::ptr::copy_nonoverlapping(from, to, columns.len());
                     }
                 }
             }

@@ -126,7 +126,7 @@ impl Segments {
             // No overflow: at most the whole, whose zero dimensions counted as one.
             starts.push(starts[starts.len() - 1] + *part as usize * run);
         }
-        let cut = Cut::new(bytes.div_ceil(UNIT), 2 * UNIT as u64, 1);
+        let cut = Cut::shared(bytes.div_ceil(UNIT), 2 * UNIT as u64, 1);
         let kernel = Segments { starts, bytes, direction, cut };
         let cost = Cost { flops: 0.0, bytes: 2.0 * bytes as f64 };
         Ok(Prepared { chunks: cut.pieces(), scratch: 0, per_worker: 0, cost, in_place: Vec::new(), kernel: Arc::new(kernel) })

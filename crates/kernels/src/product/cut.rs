@@ -39,6 +39,8 @@ const WHOLE: f64 = 7_000.0;
 const TALL: usize = 256;
 /// Floats of B that do not stay in the second cache beside the other operands.
 const LARGE: usize = 192 << 10;
+/// Floats of B that stay in the second cache of each core: rows of A and C stay with the thread that made them.
+const SMALL: usize = 64 << 10;
 /// Columns that are worth a strip of their own.
 const STRIP: usize = 96;
 /// Rows that lie this many floats apart fall onto the same few cache sets.
@@ -66,10 +68,12 @@ pub(super) fn cut(sides: &Sides, code: &Code, tuning: &Tuning) -> Cut {
     let wanted = if total < WHOLE { 1 } else { ((total / (total / 64.0).clamp(least, PACKED_PIECE)) as usize).max(2) };
     // A thread gets pieces that follow each other. Where B is much larger than C, or than the cache, threads had better read
     // different columns of it. Elsewhere each had better stay in its own rows of A and C.
-    let by_strips = k > 2 * m || k.saturating_mul(n) > LARGE;
+    let is_small = k.saturating_mul(n) <= SMALL;
+    let by_strips = (k > 2 * m && !is_small) || k.saturating_mul(n) > LARGE;
     let strips = if wanted == 1 || n < STRIP || !by_strips { 1 } else { (2 * (n / (4 * STRIP)).max(1)).min(wanted) };
     // Pieces of a few rows read B too often; a copy of B should serve many.
-    let row_pieces = if pack_b { m.div_ceil(TALL) } else { (wanted / strips).clamp(1, (m / (3 * code.rows)).max(1)) };
+    let least_tiles = if is_small { 2 } else { 3 };
+    let row_pieces = if pack_b { m.div_ceil(TALL) } else { (wanted / strips).clamp(1, (m / (least_tiles * code.rows)).max(1)) };
     let strips = strips.max((wanted / row_pieces.max(1)).min(n / width));
     // Where they are few, an even number of them: most machines have an even number of threads.
     let of = |pieces: usize| evenly(m, m.div_ceil(pieces.max(1)), code.rows);
