@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes crates/cli/tests/saved: a SavedModel of TensorFlow 2 with a signature that trains, twelve examples, and the losses of
 three steps on all of them; a Keras model as tf.saved_model.save writes it, whose functions use other variables than those that its
-own restoring gives values to, and what it gives for the examples.
+own restoring gives values to, and what it gives for the examples; a model of Keras variables without names, or with one name.
 
     python scripts/record_saved_model.py     (needs tensorflow-cpu 2.21)
 """
@@ -35,6 +35,18 @@ class Model(tf.Module):
         return {"loss": loss}
 
 
+class Nameless(tf.Module):
+    def __init__(self):
+        self.parts = [keras.Variable(2.0), keras.Variable(3.0, name="part"), keras.Variable(5.0, name="part")]
+
+    @tf.function(input_signature=[tf.TensorSpec([2], tf.float32, "x")])
+    def serve(self, x):
+        factor, *terms = (part.value for part in self.parts)
+        for term in terms:
+            x = x * factor + term
+        return {"y": x}
+
+
 def clean(model):
     shutil.rmtree(os.path.join(FOLDER, model, "assets"), ignore_errors=True)
     os.remove(os.path.join(FOLDER, model, "fingerprint.pb"))
@@ -53,6 +65,9 @@ def main():
     network = keras.Sequential(layers)
     tf.saved_model.save(network, os.path.join(FOLDER, "keras"))
     clean("keras")
+    nameless = Nameless()
+    tf.saved_model.save(nameless, os.path.join(FOLDER, "nameless"), signatures=nameless.serve)
+    clean("nameless")
     for name, array in [("x", x), ("y", y), ("losses", np.array(losses, np.float32)), ("keras_y", network(x).numpy())]:
         np.save(os.path.join(FOLDER, f"{name}.npy"), array)
 

@@ -87,6 +87,21 @@ message! {
     }
 }
 
+impl TrackableObjectGraph {
+    /// The keys of variables by the names that TensorFlow 1 would give them, of those that the checkpoint `has`. A name of several
+    /// variables is left out.
+    pub fn keys_by_name(&self, has: impl Fn(&str) -> bool) -> BTreeMap<&str, &str> {
+        let mut keys: BTreeMap<&str, Option<&str>> = BTreeMap::new();
+        for SerializedTensor { full_name, checkpoint_key, .. } in self.nodes.iter().flat_map(|object| &object.attributes) {
+            if full_name.is_empty() || !has(checkpoint_key) {
+                continue;
+            }
+            keys.entry(full_name).or_insert(Some(checkpoint_key)).take_if(|known| known != checkpoint_key);
+        }
+        keys.into_iter().filter_map(|(name, key)| Some((name, key?))).collect()
+    }
+}
+
 /// Reads the objects of a checkpoint (the one string of the tensor under [`OBJECT_GRAPH_KEY`]).
 ///
 /// # Errors

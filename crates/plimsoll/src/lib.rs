@@ -30,6 +30,7 @@ pub mod fit;
 mod footprint;
 pub mod machine;
 pub mod model;
+mod objects;
 pub mod operations;
 pub mod peaks;
 mod picture;

@@ -13,6 +13,7 @@ use plimsoll_formats::{
 };
 use plimsoll_graph::{AttrValue, GraphDef, HostTensor, Shape};
 
+use crate::objects::Handles;
 use crate::values::{SavedValues, Values};
 
 /// The contents of a model file or folder.
@@ -181,7 +182,8 @@ impl SavedGraph {
         if !saved.has(operation) {
             return Err(missing(operation));
         }
-        saved.values.saved = Some(SavedValues { prefix, filename: filename.to_string(), restore: operation.to_string() });
+        let handles = meta.object_graph_def.as_ref().map(|objects| Handles::new(&saved.graph, objects)).unwrap_or_default();
+        saved.values.saved = Some(SavedValues { prefix, filename: filename.to_string(), restore: operation.to_string(), handles });
         Ok(saved)
     }
 

@@ -15,6 +15,7 @@ use plimsoll_plan::{PlanVariable, VariableKind, variable_key};
 use plimsoll_runtime::{Stored, StoredVariable};
 
 use crate::checkpoint;
+use crate::objects::Handles;
 use crate::preparation::leaves;
 
 /// Bytes that go from a file to a variable at a time.
@@ -41,6 +42,8 @@ pub(crate) struct SavedValues {
     pub filename: String,
     /// The operation that restores.
     pub restore: String,
+    /// The variables that signatures are called with.
+    pub handles: Handles,
 }
 
 /// The buffer through which a tensor of `whole` bytes goes.
@@ -96,18 +99,21 @@ impl Values {
     }
 }
 
-/// Where a checkpoint has the variables of a graph: where the model's saver says; `by_name`, before that, under their names; else
-/// under the names of objects. (Keras saves copies of its variables: those that its functions use are found that way.)
+/// Where a checkpoint has the variables of a graph: where the model's saver says; `by_name`, before that, under their names. Else where the
+/// objects are that signatures are called with, or those of their names. (Keras saves copies of its variables: those that its functions
+/// use are found that way.)
 fn keys(graph: &Graph, reader: &Checkpoint, restoring: &Restoring, by_name: Option<&Objects>) -> Result<BTreeMap<String, Place>> {
-    let named = reader.keys_of_objects()?;
+    let objects = reader.objects()?;
+    let (named, called) = (objects.keys_by_name(|name| reader.contains(name)), restoring.handles.keys(&objects));
     let mut keys = BTreeMap::new();
     for node in graph.nodes().values().filter(|node| is_variable(node)) {
         let key = variable_key(node);
         let whole = |name: &str| Place { name: name.to_string(), slice: None };
         let of_node = || by_name?.find(&node.name, false, reader).map(|name| whole(&name));
         let of_saver = || restoring.keys.get(&key).filter(|place| by_name.is_none() || reader.contains(&place.name)).cloned();
-        let of_object = || named.get(key.split_once(';').map_or("", |(_, name)| name)).map(|name| whole(name));
-        if let Some(place) = of_node().or_else(of_saver).or_else(of_object) {
+        let of_call = || called.get(node.name.as_str()).filter(|name| reader.contains(name)).map(|name| whole(name));
+        let of_name = || named.get(key.split_once(';').map_or("", |(_, name)| name)).map(|name| whole(name));
+        if let Some(place) = of_node().or_else(of_saver).or_else(of_call).or_else(of_name) {
             keys.insert(key, place);
         }
     }
@@ -280,6 +286,8 @@ struct Restoring {
     keys: BTreeMap<String, Place>,
     /// Other operations that the restoring runs.
     others: Vec<String>,
+    /// The variables that signatures are called with.
+    handles: Handles,
 }
 
 impl Restoring {
@@ -287,7 +295,7 @@ impl Restoring {
     /// effect has to run.
     fn find(graph: &Graph, saved: &SavedValues) -> Result<Restoring> {
         let Some(restore) = graph.find(&saved.restore) else { return Ok(Restoring::default()) };
-        let mut restoring = Restoring::default();
+        let mut restoring = Restoring { handles: saved.handles.clone(), ..Restoring::default() };
         for leaf in leaves(graph, vec![restore]) {
             let node = graph.node(leaf);
             let stored = match node.op.as_str() {

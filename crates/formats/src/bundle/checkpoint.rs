@@ -1,12 +1,12 @@
 //! A checkpoint of either version.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 
 use plimsoll_base::Result;
 use plimsoll_graph::HostTensor;
 
 use super::{BundleReader, Entry, Slice, SliceReader, index_path};
+use crate::object_graph::TrackableObjectGraph;
 
 /// A checkpoint that is there to be read, of version 1 or 2.
 #[derive(Debug)]
@@ -100,14 +100,14 @@ impl Checkpoint {
         }
     }
 
-    /// The keys of variables by their names in TensorFlow 1: see [`BundleReader::keys_of_objects`].
+    /// The objects: see [`BundleReader::objects`].
     ///
     /// # Errors
-    /// As [`BundleReader::keys_of_objects`].
-    pub fn keys_of_objects(&self) -> Result<BTreeMap<String, String>> {
+    /// As [`BundleReader::objects`].
+    pub fn objects(&self) -> Result<TrackableObjectGraph> {
         match self {
-            Checkpoint::Bundle(reader) => reader.keys_of_objects(),
-            Checkpoint::Slices(_) => Ok(BTreeMap::new()),
+            Checkpoint::Bundle(reader) => reader.objects(),
+            Checkpoint::Slices(_) => Ok(TrackableObjectGraph::default()),
         }
     }
 }

@@ -18,7 +18,7 @@ use super::{
 };
 use crate::elements::swap_bytes;
 use crate::message::decode;
-use crate::object_graph::{OBJECT_GRAPH_KEY, read_object_graph};
+use crate::object_graph::{OBJECT_GRAPH_KEY, TrackableObjectGraph, read_object_graph};
 use crate::wire::Reader;
 
 /// A checkpoint that is there to be read. Holds the index in memory and no file open.
@@ -182,29 +182,19 @@ impl BundleReader {
         self.read_in_pieces(name, buffer, &mut |at, bytes| window.each(at, bytes, give))
     }
 
-    /// The keys of variables in a checkpoint of TensorFlow 2, by the names that TensorFlow 1 would give them. A name of several
-    /// variables is left out. Empty where the checkpoint holds no objects.
+    /// The objects of a checkpoint of TensorFlow 2. Of another one there are none.
     ///
     /// # Errors
     /// As [`BundleReader::read`]; the flaw of the objects.
-    pub fn keys_of_objects(&self) -> Result<BTreeMap<String, String>> {
+    pub fn objects(&self) -> Result<TrackableObjectGraph> {
         if !self.contains(OBJECT_GRAPH_KEY) {
-            return Ok(BTreeMap::new());
+            return Ok(TrackableObjectGraph::default());
         }
         let tensor = self.read(OBJECT_GRAPH_KEY)?;
         let Some([bytes]) = tensor.strings() else {
             return Err(Error::data_loss(format!("'{OBJECT_GRAPH_KEY}' is not one string")));
         };
-        let objects = read_object_graph(bytes).map_err(|error| error.context(OBJECT_GRAPH_KEY))?;
-        let mut keys: BTreeMap<String, Option<String>> = BTreeMap::new();
-        for tensor in objects.nodes.into_iter().flat_map(|object| object.attributes) {
-            if tensor.full_name.is_empty() || !self.contains(&tensor.checkpoint_key) {
-                continue;
-            }
-            let known = keys.entry(tensor.full_name).or_insert_with(|| Some(tensor.checkpoint_key.clone()));
-            known.take_if(|known| *known != tensor.checkpoint_key);
-        }
-        Ok(keys.into_iter().filter_map(|(name, key)| Some((name, key?))).collect())
+        read_object_graph(bytes).map_err(|error| error.context(OBJECT_GRAPH_KEY))
     }
 
     fn stream_slices(

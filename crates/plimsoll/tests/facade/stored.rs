@@ -9,6 +9,15 @@ fn saved() -> PathBuf {
 }
 
 #[test]
+fn variables_without_names_are_found_by_the_calls_that_hand_them_over() {
+    let devices = Devices::open(&Options::new()).unwrap();
+    let session = devices.load(saved().with_file_name("nameless")).unwrap();
+    let x = plimsoll::HostTensor::from_slice([2], &[1f32, -2.0]).unwrap();
+    let called = session.call("serving_default", &[("x", x)]).unwrap();
+    assert_eq!(called[0].1.to_vec::<f32>().unwrap(), [15.0, 3.0]);
+}
+
+#[test]
 fn variables_are_read_and_saved_though_no_run_has_needed_them() {
     let devices = Devices::open(&Options::new()).unwrap();
     let session = devices.load(saved()).unwrap();
