@@ -203,3 +203,15 @@ def late_switch():
     tf.tanh(y, name="y")
     tf.reduce_sum(y, axis=0, name="g")
     return False
+
+
+@case(each(["y:0", "z:0"], {"x:0": SIX}, {"x:0": -np.abs(SIX)}))
+def late_loop():
+    """a loop counts how many rows there are; behind it are read what stays in the loop, which is known, and what changes"""
+    v1()
+    x = floats(shape=[6])
+    n = count(x)
+    rows, stays, changes = tf1.while_loop(lambda i, *_: i < n, lambda i, a, b: (i + 1, a, tf.tanh(b) + a), [0, tf.constant(2.0), x])
+    tf.fill([rows], stays * 0.5, name="y")
+    tf.add(changes, stays, name="z")
+    return False

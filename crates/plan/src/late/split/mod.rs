@@ -243,7 +243,8 @@ impl Splitter<'_> {
             let stack = Output { node: id, index: 0 };
             self.request.graph.node(id).op == "StackV2" && !changed.contains(&stack)
         };
-        let is_done = |id: &NodeId| seen.contains(id) && !self.is_free(*id) && !is_untouched(*id);
+        let is_again = |id: NodeId| self.is_free(id) && !self.leaves_known(id);
+        let is_done = |id: &NodeId| seen.contains(id) && !is_again(*id) && !is_untouched(*id);
         let order: Vec<NodeId> = self.pruned.order.iter().copied().filter(is_done).collect();
         Stage { done: order.iter().copied().collect(), order, between, changed, changed_between }
     }
@@ -277,6 +278,12 @@ impl Splitter<'_> {
             }
             _ => !facts.is_empty() && facts.iter().all(|fact| fact.value.is_some()),
         }
+    }
+
+    /// Whether a node hands on what is known, from a loop. A stage behind the loop has it fed: else it would need the loop again.
+    fn leaves_known(&self, id: NodeId) -> bool {
+        let is_known = |fact: &Fact| fact.value.is_some() && !fact.is_ref && fact.data_type.size().is_some();
+        self.request.graph.node(id).op == "Exit" && self.pruned.facts[id].iter().all(is_known)
     }
 
     /// The part of the run behind a stage.
