@@ -1,7 +1,7 @@
 """While and TensorFlow 1's frames, and lists of tensors."""
 import numpy as np
 import tensorflow as tf
-from tensorflow.python.ops import gen_list_ops as lists
+from tensorflow.python.ops import gen_control_flow_ops, gen_list_ops as lists
 
 from .common import *
 
@@ -291,4 +291,15 @@ def while_list_sums():
     rows = tf.TensorArray(tf.float32, 4, element_shape=[2, 3], clear_after_read=False).unstack(tf.stack([x, x + 1.0, x - 1.0, x * 2.0]))
     _, y = tf1.while_loop(lambda i, _: i < n, lambda i, y: (i + 1, tf.tanh(y * rows.read(i)) + rows.read(3 - i)), [0, x], maximum_iterations=4)
     tf.identity(tf1.gradients(tf.reduce_sum(y * y), x)[0], "gradient")
+    return False
+
+
+@case(each(["y:0", "s:0"], yes(x=X)))
+def frame_beside_a_side():
+    """a loop, and a fetched tensor that is alive on one side of a condition alone"""
+    v1()
+    x = floats()
+    _, y = tf1.while_loop(lambda i, _: i < 3, lambda i, y: (i + 1, tf.tanh(y) + 0.5), [0, x])
+    tf.identity(y, "y")
+    tf.identity(gen_control_flow_ops.switch(x, predicate())[1], "s")
     return False

@@ -126,7 +126,8 @@ impl Lowering<'_> {
     pub(super) fn settle_last(&mut self) -> Result<()> {
         let last = std::mem::take(&mut self.effects.last);
         let Some(&one) = last.first() else { return Ok(()) };
-        let effects = self.lir.works.iter().filter(|(_, work)| self.lir.has_effect(work));
+        // A loop stands for what its body does.
+        let effects = self.lir.all().filter(|(_, work)| self.lir.has_effect(work));
         let effects: Vec<Option<Works>> = effects.map(|(id, _)| Some(Rc::from([id]))).collect();
         let effects = self.meet(self.lir.works[one].nodes[0], effects)?;
         last.into_iter().for_each(|work| self.wait_for(work, &effects));
