@@ -303,3 +303,15 @@ def frame_beside_a_side():
     tf.identity(y, "y")
     tf.identity(gen_control_flow_ops.switch(x, predicate())[1], "s")
     return False
+
+
+@looped([({"n:0": n, "x:0": X}, ["y:0", "g:0"], []) for n in N[:2]])
+def grows_once():
+    """the gradient by what a growing loop begins with has another size than the one that goes into the loop of the gradient"""
+    n, x = number(), floats()
+    first = x * 2.0
+    shapes = [tf.TensorShape([]), tf.TensorShape([None, 3])]
+    _, y = tf1.while_loop(lambda i, _: i < n, lambda i, y: (i + 1, tf.concat([y, y[:1] * 0.5], 0)), [0, first], shape_invariants=shapes)
+    tf.identity(y, "y")
+    tf.identity(tf1.gradients(tf.reduce_sum(y * y) + tf.reduce_sum(tf.tanh(first)), x)[0], "g")
+    return False

@@ -93,6 +93,11 @@ impl Frames {
         Ok(frames)
     }
 
+    /// Whether there is a loop.
+    pub fn has_loops(&self) -> bool {
+        !self.of.is_empty()
+    }
+
     /// A loop.
     pub fn get(&self, id: FrameId) -> &Frame {
         &self.frames[id]

@@ -121,6 +121,8 @@ pub(crate) fn prune_and_infer(request: &Request<'_>) -> Result<Pruned> {
     let mut passes = 0;
     loop {
         (alive, unanswered, bounds, refused) = (Alive::default(), HashMap::new(), HashMap::new(), HashMap::new());
+        // What is taken for the shape of a loop's values may be taken back: only the last pass can say that a node is wrong.
+        let mut wrong: Option<Error> = None;
         for stack in stacks.fed() {
             if let (Some((_, Some(list))), Some(handle)) = (rounds.get(&stack), facts[stack].first_mut()) {
                 handle.list = Some(list.clone());
@@ -130,6 +132,10 @@ pub(crate) fn prune_and_infer(request: &Request<'_>) -> Result<Pruned> {
             let (mut outputs, asked) = match node_facts(request, &mut alive, &facts, (&fed, &rounds), id) {
                 Err(error) if may_be_passed_over(graph, &alive, &facts, id, &error) => {
                     refused.insert(id, error);
+                    (unknown_facts(request, id)?, Vec::new())
+                }
+                Err(error) if is_refused(&error) && frames.has_loops() => {
+                    wrong.get_or_insert(error);
                     (unknown_facts(request, id)?, Vec::new())
                 }
                 facts => facts?,
@@ -173,8 +179,12 @@ pub(crate) fn prune_and_infer(request: &Request<'_>) -> Result<Pruned> {
             facts[id] = outputs;
         }
         let mut widening = Widening { graph, frames: &frames, facts: &facts, rounds: &mut rounds, bounds: &mut bounds };
-        if !widening.widen(&order)? && !widening.make_room(&order) && !widening.stacks(&stacks) {
-            break;
+        let changed = widening.widen(&order).map_err(|error| wrong.clone().unwrap_or(error))?;
+        if !changed && !widening.make_room(&order) && !widening.stacks(&stacks) {
+            match wrong {
+                Some(error) => return Err(error),
+                None => break,
+            }
         }
         passes += 1;
         if passes > MOST_PASSES {
@@ -186,10 +196,13 @@ pub(crate) fn prune_and_infer(request: &Request<'_>) -> Result<Pruned> {
 
 /// Whether a node that its rules refuse may still be in a run: one that does not come to it, or not with what is refused.
 fn may_be_passed_over(graph: &Graph, alive: &Alive, facts: &IdVec<NodeId, Vec<Fact>>, id: NodeId, error: &Error) -> bool {
-    let is_refused = matches!(error.code(), Code::InvalidArgument | Code::Unimplemented);
     let is_any = |input: &Output| facts[input.node].get(input.index as usize)?.list.as_ref().map(ListFact::is_any);
     let reads_any = || graph.node(id).inputs.iter().any(|input| is_any(input) == Some(true));
-    is_refused && (matches!(alive.node(id), When::Under(_)) || reads_any())
+    is_refused(error) && (matches!(alive.node(id), When::Under(_)) || reads_any())
+}
+
+fn is_refused(error: &Error) -> bool {
+    matches!(error.code(), Code::InvalidArgument | Code::Unimplemented)
 }
 
 /// What earlier stages say of a flow that a node pops.
