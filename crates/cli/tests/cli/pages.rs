@@ -56,6 +56,11 @@ fn the_page_on_commands_is_true() {
 }
 
 #[test]
+fn the_page_on_fitting_is_true() {
+    page("docs/fit.md", &root(), &Least { compared: 0, pasted: 1 });
+}
+
+#[test]
 fn the_page_on_functions_is_true() {
     page("docs/functions.md", &root(), &Least { compared: 1, pasted: 0 });
 }
