@@ -315,3 +315,18 @@ def grows_once():
     tf.identity(y, "y")
     tf.identity(tf1.gradients(tf.reduce_sum(y * y) + tf.reduce_sum(tf.tanh(first)), x)[0], "g")
     return False
+
+
+@case(counts("y:0", "g:0"))
+def frame_condition_open():
+    """the gradient of a loop with a condition, of which one side may never have run; the sizes are open"""
+    v1()
+    n, x = number(), floats(shape=[None, None])
+
+    def body(i, y):
+        y = tf1.cond(tf.equal(i % 2, 0), lambda: tf.tanh(y), lambda: y * y)
+        return i + 1, tf.ensure_shape(y, [None, None])
+    _, y = tf1.while_loop(lambda i, _: i < n, body, [0, x])
+    tf.identity(y, "y")
+    tf.identity(tf1.gradients(tf.reduce_sum(y * y), x)[0], "g")
+    return False

@@ -77,7 +77,7 @@ impl Lowering<'_> {
     }
 
     /// Output `output` of a node that fails where it runs.
-    fn nothing_there(&mut self, id: NodeId, output: usize, requirement: Requirement) -> Result<()> {
+    pub(super) fn nothing_there(&mut self, id: NodeId, output: usize, requirement: Requirement) -> Result<()> {
         self.fail(id, requirement)?;
         let item = match &self.pruned.facts[id][output].list {
             Some(_) => Meaning::List(List { rows: None, length: Length::Known(0) }),

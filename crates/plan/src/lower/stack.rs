@@ -3,6 +3,7 @@
 use plimsoll_base::{DataType, Error, Result};
 use plimsoll_graph::{Node, NodeId, Output, Shape};
 use plimsoll_request::KernelRequest;
+use plimsoll_request::check::Requirement;
 use plimsoll_request::expr::{BinaryOp, ExprBuilder, Scalar};
 use plimsoll_request::gather::{Gather, ScatterOp};
 
@@ -83,6 +84,10 @@ impl Lowering<'_> {
             return Err(Error::unimplemented("not yet: a stack that several nodes push on"));
         }
         let list = self.stacks[&stack].clone();
+        if matches!(list.length, Length::Known(0)) && (!self.inside.is_empty() || self.branches.guard.is_some()) {
+            // The side of a condition that has never run.
+            return self.nothing_there(id, 0, Requirement::ListNotEmpty);
+        }
         let rows = self.rows(id, &list, of)?;
         let length = self.longer(id, &list.length, -1)?;
         let index = self.number(id, &length)?;
