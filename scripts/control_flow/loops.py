@@ -330,3 +330,13 @@ def frame_condition_open():
     tf.identity(y, "y")
     tf.identity(tf1.gradients(tf.reduce_sum(y * y), x)[0], "g")
     return False
+
+
+@looped([({"n:0": n}, ["i:0", "y:0"], []) for n in N])
+def swap_equal():
+    """two values that are the same and change places, which are the same value"""
+    n, one = number(), tf.constant([1.0, -0.0, 3.0])
+    i, y, z = tf1.while_loop(lambda i, *_: i < n, lambda i, y, z: (i + 1, z, y), [0, one, one])
+    tf.identity(i, "i")
+    tf.add(y, z * 0.5, name="y")
+    return False

@@ -242,6 +242,24 @@ fn carry_once(lir: &mut Lir, holder: WorkId, classes: &[usize]) {
     }
     let around = lir.works[holder].outputs.first().map(|output| lir.values[*output].region);
     std::iter::once(body).chain(around).for_each(|region| read_instead(lir, region, &instead));
+    stay(lir, holder, body);
+}
+
+/// What an iteration copies to where it lies stays there: values that change places may be one.
+fn stay(lir: &mut Lir, holder: WorkId, body: RegionId) {
+    let WorkKind::Loop { carried, .. } = lir.works[holder].kind else { return };
+    let params: Vec<ValueId> = lir.passed(body).take(carried).collect();
+    let definitions = lir.definitions();
+    let mut removed: HashSet<WorkId> = HashSet::new();
+    for (index, param) in params.into_iter().enumerate() {
+        let Some(id) = definitions[lir.regions[body].results[index]] else { continue };
+        let work = &lir.works[id];
+        if matches!(work.kind, WorkKind::Copy) && work.inputs[0].value == param && work.after.is_empty() {
+            lir.regions[body].results[index] = param;
+            removed.insert(id);
+        }
+    }
+    lir.regions[body].works.retain(|work| !removed.contains(work));
 }
 
 /// Computes once what works of the region at hand compute alike.
