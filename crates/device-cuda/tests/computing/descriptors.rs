@@ -1,6 +1,9 @@
 //! Descriptors that cuDNN takes, and those that it refuses, with its status: a table of the real one, which the mock has to keep to.
 //! `PLIMSOLL_BLESS=1` writes it where cuDNN is installed.
 
+mod attention;
+mod statistics;
+
 use std::ffi::{CStr, CString, c_int, c_void};
 use std::fmt::Write;
 use std::path::Path;
@@ -475,144 +478,6 @@ impl Tries<'_> {
         let (comparison, choice) = (backend.make(13, &comparison)?, backend.make(13, &choice)?);
         self.made("a graph of a gradient by the input and of a ReLU's", 15, &[others(801, &[gradient, comparison, choice])]);
         self.made("a graph of them without the comparison", 15, &[others(801, &[gradient, choice])]);
-        Ok(())
-    }
-
-    /// Attention, with a graph of its scores, and what its gradient is made of: products, sums, and tensors that are seen otherwise.
-    fn attention(&mut self) -> Made<()> {
-        let backend = self.backend;
-        let dense = |name: i64, of: i32, sizes: [i64; 4]| {
-            let [_, b, c, d] = sizes;
-            with(with(tensor(name, sizes), integers(903, &[b * c * d, c * d, d, 1])), numbers(901, 1, &[of]))
-        };
-        let narrow = |name: i64, rows: i64, columns: i64| dense(name, 9, [2, 3, rows, columns]);
-        let virtual_ = |attributes| with(attributes, Attribute(907, 2, 1, vec![1]));
-        let make = |attributes: &[Attribute]| backend.make(17, attributes);
-        let said = with(with(tensor(7, [1; 4]), integers(903, &[1; 4])), Attribute(908, 2, 1, vec![1]));
-        let parts = |q: &[Attribute], k: &[Attribute], v: &[Attribute], result: &[Attribute]| -> Made<Vec<Attribute>> {
-            let tensors = [(2800, make(q)?), (2801, make(k)?), (2802, make(v)?), (2803, make(result)?), (2805, make(&said)?)];
-            Ok(tensors.map(|(name, tensor)| others(name, &[tensor])).to_vec())
-        };
-        let whole = parts(&narrow(1, 16, 8), &narrow(2, 24, 8), &narrow(3, 24, 8), &narrow(4, 16, 8))?;
-        let sums = others(2804, &[make(&dense(6, 0, [2, 3, 16, 1]))?]);
-        self.made("attention", 41, &whole);
-        self.made("attention with logarithms of sums", 41, &with(whole.clone(), sums));
-        for name in [2800, 2801, 2802, 2803, 2805] {
-            self.made(&format!("attention without {name}"), 41, &without(whole.clone(), name));
-        }
-        for (what, sizes) in [
-            ("other columns of K", [[16, 8], [24, 16], [24, 8], [16, 8]]),
-            ("other rows of V", [[16, 8], [24, 8], [16, 8], [16, 8]]),
-            ("other rows of the result", [[16, 8], [24, 8], [24, 8], [24, 8]]),
-            ("other columns of the result", [[16, 8], [24, 8], [24, 8], [16, 16]]),
-            ("other columns of V and the result", [[16, 8], [24, 8], [24, 16], [16, 16]]),
-        ] {
-            let [q, k, v, result] =
-                [(1, 0), (2, 1), (3, 2), (4, 3)].map(|(name, at): (i64, usize)| narrow(name, sizes[at][0], sizes[at][1]));
-            self.made(&format!("attention with {what}"), 41, &parts(&q, &k, &v, &result)?);
-        }
-        let scores = |name: i64| virtual_(dense(name, 0, [2, 3, 16, 24]));
-        let (from, to) = (make(&scores(20))?, make(&scores(21))?);
-        let added = make(&dense(5, 0, [1, 1, 16, 24]))?;
-        let of = [others(750, &[backend.make(0, &of_mode(ADD))?]), others(751, &[from]), others(752, &[added]), others(753, &[to])];
-        let graph = others(2811, &[backend.make(15, &[others(801, &[backend.make(13, &of)?])])?]);
-        let more = [whole.clone(), vec![graph.clone(), integers(2812, &[20]), integers(2813, &[21])]].concat();
-        self.made("attention with a sum", 41, &more);
-
-        let product = backend.make(18, &[numbers(1500, 1, &[0])])?;
-        self.made("a product's numbers", 18, &[numbers(1500, 1, &[0])]);
-        let products = |a: &[Attribute], b: &[Attribute], to: &[Attribute]| -> Made<Vec<Attribute>> {
-            let tensors = [(1520, make(a)?), (1521, make(b)?), (1522, make(to)?), (1523, product)];
-            Ok(tensors.map(|(name, tensor)| others(name, &[tensor])).to_vec())
-        };
-        let one = products(&narrow(1, 16, 8), &narrow(2, 8, 24), &scores(20))?;
-        self.made("products", 19, &one);
-        for name in [1520, 1521, 1522, 1523] {
-            self.made(&format!("products without {name}"), 19, &without(one.clone(), name));
-        }
-        self.made("products of other terms", 19, &products(&narrow(1, 16, 16), &narrow(2, 8, 24), &scores(20))?);
-        self.made("products with other columns", 19, &products(&narrow(1, 16, 8), &narrow(2, 8, 16), &scores(20))?);
-
-        self.made("a reduction", 21, &[numbers(1600, 18, &[0]), numbers(1601, 1, &[0])]);
-        let reduction = backend.make(21, &[numbers(1600, 18, &[0]), numbers(1601, 1, &[0])])?;
-        let of_rows = [(1610, make(&scores(20))?), (1611, make(&dense(22, 0, [2, 3, 16, 1]))?), (1612, reduction)];
-        let of_rows = of_rows.map(|(name, tensor)| others(name, &[tensor])).to_vec();
-        self.made("sums", 22, &of_rows);
-        for name in [1610, 1611, 1612] {
-            self.made(&format!("sums without {name}"), 22, &without(of_rows.clone(), name));
-        }
-        let turned = virtual_(with(dense(23, 9, [2, 3, 24, 16]), integers(903, &[3 * 16 * 24, 16 * 24, 1, 24])));
-        let seen = vec![others(2200, &[make(&scores(20))?]), others(2201, &[make(&turned)?])];
-        self.made("a tensor seen otherwise", 31, &seen);
-        for name in [2200, 2201] {
-            self.made(&format!("a tensor seen otherwise without {name}"), 31, &without(seen.clone(), name));
-        }
-        let fewer = with(seen, others(2201, &[make(&virtual_(dense(23, 9, [2, 3, 24, 8])))?]));
-        self.made("a tensor seen with fewer elements", 31, &fewer);
-        for (what, mode) in [("a product", 1), ("a difference", 9)] {
-            let of = [others(750, &[backend.make(0, &of_mode(mode))?]), others(751, &[from]), others(753, &[to])];
-            self.made(&format!("{what} of one tensor"), 13, &of);
-        }
-        for (what, mode) in [("an exponential", 13), ("the same", 21)] {
-            let of = [others(750, &[backend.make(0, &of_mode(mode))?]), others(751, &[from]), others(753, &[to])];
-            self.made(what, 13, &of);
-        }
-        Ok(())
-    }
-
-    /// Sums of channels, and graphs of a convolution of halves with them: of these there are engines without a driver.
-    fn statistics(&mut self, card: Handle) -> Made<()> {
-        let backend = self.backend;
-        let halves = |attributes: Vec<Attribute>| with(attributes, numbers(901, 1, &[2]));
-        let make = |attributes: Vec<Attribute>| backend.make(17, &attributes);
-        let channels = |name: i64| tensor(name, [1, 8, 1, 1]);
-        let (y, sums, squares) = (make(halves(tensor(60, [2, 8, 5, 5])))?, make(channels(61))?, make(channels(62))?);
-        let of = |y: Handle, sums: Handle, squares: Handle| -> Vec<Attribute> {
-            let tensors = [(772, y), (773, sums), (774, squares)].map(|(name, tensor)| others(name, &[tensor]));
-            [&[numbers(770, 16, &[0]), numbers(771, 1, &[0])], &tensors[..]].concat()
-        };
-        let base = of(y, sums, squares);
-        self.made("sums of channels", 14, &base);
-        for name in [770, 771, 772, 773, 774] {
-            self.made(&format!("sums of channels without {name}"), 14, &without(base.clone(), name));
-        }
-        let longer = make(tensor(63, [1, 9, 1, 1]))?;
-        for (what, attribute) in [
-            ("a mode of 8 bytes", integers(770, &[0])),
-            ("two modes", numbers(770, 16, &[0, 0])),
-            ("a mode of operations on each element", numbers(770, 14, &[0])),
-            ("numbers of bfloat16", numbers(771, 1, &[9])),
-            ("an attribute of a tensor", integers(900, &[16])),
-            ("more sums than channels", others(773, &[longer])),
-            ("two tensors", others(772, &[y, y])),
-            ("the tensor as its sums", others(773, &[y])),
-        ] {
-            self.made(&format!("sums of channels with {what}"), 14, &with(base.clone(), attribute));
-        }
-        // The result is in memory, or not; sums are floats, or not; they are of what the convolution computes, or of something else.
-        let flag = Attribute(907, 2, 1, vec![1]);
-        let between = make(with(halves(tensor(64, [2, 8, 5, 5])), flag))?;
-        let (rounded, other) = (make(halves(channels(65)))?, make(halves(tensor(66, [2, 8, 5, 5])))?);
-        let few = make(halves(tensor(67, [2, 6, 5, 5])))?;
-        let few_sums = [68, 69].map(|name| make(tensor(name, [1, 6, 1, 1])));
-        let [first, second] = few_sums;
-        for (what, filter, result, statistics) in [
-            ("", [8, 8, 3, 3], y, of(y, sums, squares)),
-            (" of what is not in memory", [8, 8, 3, 3], between, of(between, sums, squares)),
-            (" of halves", [8, 8, 3, 3], y, of(y, rounded, squares)),
-            (" of another tensor", [8, 8, 3, 3], y, of(other, sums, squares)),
-            (" of six channels", [6, 8, 3, 3], few, of(few, first?, second?)),
-        ] {
-            self.try_(&format!("a graph of a convolution and of sums of channels{what}"), |backend| {
-                let parts = Parts { input: halves(tensor(1, [2, 8, 5, 5])), filter: halves(tensor(2, filter)), ..parts() };
-                let shape = Parts { result: halves(tensor(3, [2, filter[0], 5, 5])), ..parts };
-                let attributes = with(operation(backend, 10, &shape)?, others(705, &[result]));
-                let operations = [backend.make(10, &attributes)?, backend.make(14, &statistics)?];
-                let graph = backend.make(15, &[others(801, &operations)])?;
-                let heuristics = backend.make(4, &[others(201, &[graph]), numbers(200, 8, &[3]), others(204, &[card])])?;
-                if backend.list(heuristics, 202, 3, 64)?.is_empty() { Err("no engine".to_string()) } else { Ok(()) }
-            });
-        }
         Ok(())
     }
 
