@@ -94,6 +94,8 @@ pub trait Works {
     fn is_kept(&self, value: ValueId) -> bool;
     /// Whether the value is a variable's.
     fn is_variable(&self, value: ValueId) -> bool;
+    /// Whether two values are one: of a constant or a feed that nodes read there may be several.
+    fn is_one(&self, value: ValueId, other: ValueId) -> bool;
     /// Whether a work can take the place of another one, too: they are on one device and run at the same times, and the other one is
     /// there for its results alone.
     fn absorbs(&self, work: WorkId, other: WorkId) -> bool;

@@ -224,6 +224,11 @@ impl Works for Patching<'_> {
         matches!(self.lir.values[value].home, Home::Variable(_))
     }
 
+    fn is_one(&self, value: ValueId, other: ValueId) -> bool {
+        let [one, another] = [value, other].map(|value| &self.lir.values[value]);
+        value == other || (one.home == another.home && matches!(one.home, Home::Constant(_) | Home::Feed(_)))
+    }
+
     fn absorbs(&self, work: WorkId, other: WorkId) -> bool {
         let (one, other) = (&self.lir.works[work], &self.lir.works[other]);
         one.device == other.device && one.guard == other.guard && !other.is_root

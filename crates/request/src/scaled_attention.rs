@@ -4,8 +4,8 @@ use plimsoll_base::{DataType, Error, Result};
 use serde::{Deserialize, Serialize};
 
 /// `softmax(scale Q K^T + bias) V` for the heads of each example, in floats; the shares are rounded before they weigh the rows of V.
-/// Tensors lie dense: Q is `[batch, heads, rows, width]`, K `[batch, heads, keys, width]`, V `[batch, heads, keys, value_width]`, and the result
-/// `[batch, heads, rows, value_width]`.
+/// Q is `[batch, heads, rows, width]`, K `[batch, heads, keys, width]`, V `[batch, heads, keys, value_width]`, and the result
+/// `[batch, heads, rows, value_width]`. Each lies dense, heads or rows first. A gradient lies as the tensor that it is by.
 ///
 /// Arguments: Q, K, V, the bias where there is one, the result, and with `sums` the logarithm of the sum of each row's exponentials:
 /// floats `[batch, heads, rows]`.
@@ -36,6 +36,34 @@ pub struct ScaledAttention {
     /// Whether the logarithms are a result: always of the gradient's attention.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub sums: bool,
+    /// How Q, K, V and the result lie.
+    #[serde(default, skip_serializing_if = "is_by_heads")]
+    pub lies: [Lies; 4],
+}
+
+/// How the dimensions of a tensor lie, outermost first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Lies {
+    /// Examples, heads, rows, columns.
+    #[default]
+    ByHeads,
+    /// Examples, rows, heads, columns: what a projection to all heads makes.
+    ByRows,
+}
+
+impl Lies {
+    /// The distances between elements of a tensor of `[batch, heads, rows, columns]` along these.
+    pub fn distances(self, [_, heads, rows, columns]: [u64; 4]) -> [u64; 4] {
+        let whole = heads.saturating_mul(rows).saturating_mul(columns);
+        match self {
+            Lies::ByHeads => [whole, rows.saturating_mul(columns), columns, 1],
+            Lies::ByRows => [whole, columns, heads.saturating_mul(columns), 1],
+        }
+    }
+}
+
+fn is_by_heads(lies: &[Lies; 4]) -> bool {
+    *lies == [Lies::ByHeads; 4]
 }
 
 /// A tensor that is added to scores: a mask, or what positions are worth.
@@ -52,6 +80,12 @@ impl ScaledAttention {
     pub fn sizes(&self) -> [[u64; 4]; 4] {
         let ScaledAttention { batch, heads, rows, keys, width, value_width, .. } = *self;
         [[rows, width], [keys, width], [keys, value_width], [rows, value_width]].map(|[rows, width]| [batch, heads, rows, width])
+    }
+
+    /// The distances between elements along these sizes: of Q, K, V and the result.
+    pub fn distances(&self) -> [[u64; 4]; 4] {
+        let (sizes, lies) = (self.sizes(), self.lies);
+        std::array::from_fn(|at| lies[at].distances(sizes[at]))
     }
 
     /// The sizes of the scores.

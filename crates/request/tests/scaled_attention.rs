@@ -2,12 +2,24 @@
 
 use plimsoll_base::{Code, DataType};
 use plimsoll_request::KernelRequest;
-use plimsoll_request::scaled_attention::{ScaledAttention, ScoreBias};
+use plimsoll_request::scaled_attention::{Lies, ScaledAttention, ScoreBias};
 
 fn attention() -> ScaledAttention {
     let bias = Some(ScoreBias { data_type: DataType::Float, sizes: [2, 1, 5, 7] });
     let (rows, keys, width, value_width) = (5, 7, 8, 16);
-    ScaledAttention { data_type: DataType::Half, batch: 2, heads: 3, rows, keys, width, value_width, scale: 0.5, bias, sums: false }
+    ScaledAttention {
+        data_type: DataType::Half,
+        batch: 2,
+        heads: 3,
+        rows,
+        keys,
+        width,
+        value_width,
+        scale: 0.5,
+        bias,
+        sums: false,
+        lies: [Lies::ByHeads; 4],
+    }
 }
 
 #[test]
@@ -42,4 +54,26 @@ fn what_makes_no_sense_is_refused() {
             assert_eq!(request.arguments().unwrap_err().code(), Code::InvalidArgument, "{request:?}");
         }
     }
+}
+
+/// Requests of plans that were written before tensors could lie by rows are read as they were meant.
+#[test]
+fn tensors_lie_by_heads_unless_it_is_said() {
+    let (plain, by_rows) =
+        (attention(), ScaledAttention { lies: [Lies::ByRows, Lies::ByHeads, Lies::ByRows, Lies::ByRows], ..attention() });
+    let text = serde_json::to_string(&plain).unwrap();
+    assert!(!text.contains("lies"), "{text}");
+    for of in [plain, by_rows] {
+        let read: ScaledAttention = serde_json::from_str(&serde_json::to_string(&of).unwrap()).unwrap();
+        assert_eq!(read, of);
+        // The same elements, each once.
+        for (sizes, distances) in of.sizes().into_iter().zip(of.distances()) {
+            let mut dims: Vec<(u64, u64)> = distances.into_iter().zip(sizes).collect();
+            dims.sort_unstable();
+            let all = dims.into_iter().fold(1, |next, (distance, size)| if distance == next { distance * size } else { 0 });
+            assert_eq!(all, sizes.iter().product::<u64>());
+        }
+    }
+    let [q, k, ..] = by_rows.distances();
+    assert_eq!((q, k), ([3 * 5 * 8, 8, 3 * 8, 1], [3 * 7 * 8, 7 * 8, 8, 1]));
 }

@@ -67,6 +67,9 @@ fn sizes(sizes: [u64; 4]) -> Result<[i64; 4]> {
     Ok([all[0], all[1], all[2], all[3]])
 }
 
+/// The sizes of a tensor in memory, and the distances along them.
+type Shape = ([i64; 4], [i64; 4]);
+
 /// A graph that is written.
 struct Writing<'a> {
     cudnn: &'a Arc<Functions>,
@@ -91,8 +94,8 @@ impl Writing<'_> {
     }
 
     /// A tensor in memory.
-    fn there(&self, name: i64, sizes: [i64; 4]) -> Result<Descriptor> {
-        self.tensor((name, false), sizes, dense(sizes), self.of)
+    fn there(&self, name: i64, (sizes, strides): Shape) -> Result<Descriptor> {
+        self.tensor((name, false), sizes, strides, self.of)
     }
 
     /// Floats in memory.
@@ -196,6 +199,13 @@ impl AttentionPlan {
         writing.graph(&operations, handle)
     }
 
+    /// Q, K, V and the result as they lie.
+    fn shapes(&self) -> Result<[Shape; 4]> {
+        let (all, distances) = (self.of.sizes(), self.of.distances());
+        let [q, k, v, result]: [Result<Shape>; 4] = std::array::from_fn(|at| Ok((sizes(all[at])?, sizes(distances[at])?)));
+        Ok([q?, k?, v?, result?])
+    }
+
     fn bias(&self, writing: &Writing<'_>) -> Result<Option<Descriptor>> {
         let Some(ScoreBias { data_type: of, sizes: all }) = self.of.bias else { return Ok(None) };
         let all = sizes(all)?;
@@ -203,11 +213,11 @@ impl AttentionPlan {
     }
 
     fn forward(&self, writing: &Writing<'_>) -> Result<Descriptor> {
-        let [q, k, v, result] = self.of.sizes();
+        let [q, k, v, result] = self.shapes()?;
         let operation = Descriptor::new(writing.cudnn, kind::ATTENTION, "attention")?;
         let tensors = [(attribute::ATTENTION_Q, Q, q), (attribute::ATTENTION_K, K, k), (attribute::ATTENTION_V, V, v)];
         for (at, name, all) in tensors.into_iter().chain([(attribute::ATTENTION_RESULT, RESULT, result)]) {
-            operation.descriptors(at, &[&writing.there(name, sizes(all)?)?])?;
+            operation.descriptors(at, &[&writing.there(name, all)?])?;
         }
         operation.descriptors(attribute::ATTENTION_SCALE, &[&said(writing.cudnn, SCALE, 4)?])?;
         if self.of.sums {
@@ -226,19 +236,18 @@ impl AttentionPlan {
     }
 
     fn gradient(&self, writing: &Writing<'_>) -> Result<Vec<Descriptor>> {
-        let [q_sizes, k_sizes, v_sizes, result_sizes] = self.of.sizes();
-        let [q_sizes, k_sizes, v_sizes, result_sizes] = [sizes(q_sizes)?, sizes(k_sizes)?, sizes(v_sizes)?, sizes(result_sizes)?];
+        let [of_q, of_k, of_v, of_result] = self.shapes()?;
         let (scores, of_rows) = (sizes(self.of.scores())?, sizes(self.of.of_sums())?);
-        let transposed = |name, sizes| writing.tensor((name, false), turned(sizes), turned(dense(sizes)), writing.of);
-        let (q, k, v) = (writing.there(Q, q_sizes)?, transposed(K, k_sizes)?, transposed(V, v_sizes)?);
-        let (result, gradient) = (writing.there(RESULT, result_sizes)?, writing.there(GRADIENT, result_sizes)?);
+        let transposed = |name, (sizes, strides): Shape| writing.there(name, (turned(sizes), turned(strides)));
+        let (q, k, v) = (writing.there(Q, of_q)?, transposed(K, of_k)?, transposed(V, of_v)?);
+        let (result, gradient) = (writing.there(RESULT, of_result)?, writing.there(GRADIENT, of_result)?);
         let [scale, one] = [said(writing.cudnn, SCALE, 4)?, said(writing.cudnn, ONE, 4)?];
         let between = || writing.between(scores);
         // Scores and their like, rounded, with keys as rows.
         let by_keys = || writing.named(turned(scores), turned(dense(scores)), writing.of).map(|(_, tensor)| tensor);
         let mut operations = Vec::new();
 
-        let (products, summed) = (writing.between(result_sizes)?, writing.between(of_rows)?);
+        let (products, summed) = (writing.between(of_result.0)?, writing.between(of_rows)?);
         let of_row = writing.floats(PRODUCTS_OF_ROWS, of_rows)?;
         operations.push(writing.on_each(MULTIPLY, &gradient, Some(&result), &products)?);
         operations.push(writing.sums(&products, &summed)?);
@@ -257,7 +266,7 @@ impl AttentionPlan {
         operations.push(writing.on_each(EXPONENTIAL, &below, None, &share)?);
         let rounded = by_keys()?;
         operations.push(writing.seen(&share, &rounded)?);
-        operations.push(writing.product(&rounded, &gradient, &writing.there(BY_V, v_sizes)?)?);
+        operations.push(writing.product(&rounded, &gradient, &writing.there(BY_V, of_v)?)?);
 
         let [of_share, moved, of_score, scaled] = [between()?, between()?, between()?, between()?];
         operations.push(writing.product(&gradient, &v, &of_share)?);
@@ -266,12 +275,12 @@ impl AttentionPlan {
         operations.push(writing.on_each(MULTIPLY, &of_score, Some(&scale), &scaled)?);
         let rounded = by_keys()?;
         operations.push(writing.seen(&scaled, &rounded)?);
-        operations.push(writing.product(&rounded, &q, &writing.there(BY_K, k_sizes)?)?);
-        let (_, keys) = writing.named(k_sizes, dense(k_sizes), writing.of)?;
-        let sums = writing.floats(SUMS_OF_Q, q_sizes)?;
+        operations.push(writing.product(&rounded, &q, &writing.there(BY_K, of_k)?)?);
+        let (_, keys) = writing.named(of_k.0, of_k.1, writing.of)?;
+        let sums = writing.floats(SUMS_OF_Q, of_q.0)?;
         operations.push(writing.seen(&k, &keys)?);
         operations.push(writing.product(&scaled, &keys, &sums)?);
-        operations.push(writing.on_each(IDENTITY, &sums, None, &writing.there(BY_Q, q_sizes)?)?);
+        operations.push(writing.on_each(IDENTITY, &sums, None, &writing.there(BY_Q, of_q)?)?);
         Ok(operations)
     }
 }

@@ -1,6 +1,9 @@
 //! Attention of narrow floats as one work, and its gradient as another, for a library that computes these: where the pattern is there, and where
 //! something else needs a value of it.
 
+mod hidden;
+mod lying;
+
 use std::sync::Arc;
 
 use plimsoll_base::{DataType, Result};
@@ -11,7 +14,7 @@ use plimsoll_kernels::CpuKernels;
 use plimsoll_ops::{GraphBuilder, Registry};
 use plimsoll_plan::{Feed, Lines, OpenRequest, PlaceOptions, Plan, PlanFile, Request, Signature, place, plan};
 use plimsoll_request::KernelRequest;
-use plimsoll_request::scaled_attention::{ScaledAttention, ScoreBias};
+use plimsoll_request::scaled_attention::{Lies, ScaledAttention, ScoreBias};
 
 use crate::libraries::Abacus;
 
@@ -78,6 +81,17 @@ fn planned(shape: &[u64], is_trained: bool, score: Between, share: Between) -> P
 }
 
 fn planned_with(shape: &[u64], is_trained: bool, adj_y: bool, score: Between, share: Between) -> Plan {
+    planned_of(shape, is_trained, |m, [q, k, v]| {
+        let scores = m.product(q, k, adj_y);
+        let scores = score(m, scores);
+        let shares = m.op("Softmax", &[scores]);
+        let shares = share(m, shares);
+        m.product(shares, v, false)
+    })
+}
+
+/// The plan of what is made of Q, K and V of this shape.
+fn planned_of(shape: &[u64], is_trained: bool, made: impl FnOnce(&mut Making, [Output; 3]) -> Output) -> Plan {
     let g = GraphBuilder::new(Arc::new(Registry::standard(Arc::new(CpuKernels))));
     let mut m = Making { g, of: DataType::Bfloat16, feeds: Vec::new(), operands: Vec::new(), fetched: Vec::new(), wanted: Vec::new() };
     for name in ["q", "k", "v"] {
@@ -87,11 +101,7 @@ fn planned_with(shape: &[u64], is_trained: bool, adj_y: bool, score: Between, sh
         m.operands.push(narrow);
     }
     let [q, k, v] = m.operands[..] else { unreachable!() };
-    let scores = m.product(q, k, adj_y);
-    let scores = score(&mut m, scores);
-    let shares = m.op("Softmax", &[scores]);
-    let shares = share(&mut m, shares);
-    let result = m.product(shares, v, false);
+    let result = made(&mut m, [q, k, v]);
     let loss = m.cast(result, DataType::Float);
     let squares = m.op("Square", &[loss]);
     let mut fetches = vec![squares];
@@ -178,8 +188,19 @@ fn attention_is_one_work_and_its_gradient_another() {
             };
             let (rows, width, data_type) = (16, 8, DataType::Bfloat16);
             let bias = sizes(bias);
-            let expected =
-                ScaledAttention { data_type, batch, heads, rows, keys: rows, width, value_width: width, scale, bias, sums: is_trained };
+            let expected = ScaledAttention {
+                data_type,
+                batch,
+                heads,
+                rows,
+                keys: rows,
+                width,
+                value_width: width,
+                scale,
+                bias,
+                sums: is_trained,
+                lies: [Lies::ByHeads; 4],
+            };
             assert_eq!((of, gradients), (&expected, usize::from(is_trained)));
         }
     }
@@ -232,9 +253,9 @@ fn what_something_else_needs_stays() {
             narrowed,
         ),
         (
-            "a condition",
+            "a condition for a number that is not low",
             |m, scores| {
-                let (scaled, mask, low) = (m.scaled(scores), m.fed("mask", &[16, 16]), m.number(-1e9));
+                let (scaled, mask, low) = (m.scaled(scores), m.fed("mask", &[16, 16]), m.number(-1e4));
                 let is_seen = m.op("Greater", &[mask, low]);
                 m.op("SelectV2", &[is_seen, scaled, low])
             },

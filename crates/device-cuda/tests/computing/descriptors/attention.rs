@@ -82,6 +82,46 @@ impl Tries<'_> {
             let of = [others(750, &[backend.make(0, &of_mode(mode))?]), others(751, &[from]), others(753, &[to])];
             self.made(what, 13, &of);
         }
+        self.lying()
+    }
+
+    /// Tensors that lie by rows, and such as no tensor lies.
+    fn lying(&mut self) -> Made<()> {
+        let backend = self.backend;
+        let said = with(with(tensor(7, [1; 4]), integers(903, &[1; 4])), Attribute(908, 2, 1, vec![1]));
+        let lying =
+            |name: i64, sizes: [i64; 4], strides: [i64; 4]| with(with(tensor(name, sizes), integers(903, &strides)), numbers(901, 1, &[9]));
+        let by_rows = |[_, heads, rows, columns]: [i64; 4]| [heads * rows * columns, columns, heads * columns, 1];
+        let by_heads = |[_, heads, rows, columns]: [i64; 4]| [heads * rows * columns, rows * columns, columns, 1];
+        let (of_q, of_k) = ([2, 3, 16, 8], [2, 3, 24, 8]);
+        let [by_row, by_head] = [by_rows(of_q), by_heads(of_q)];
+        for (what, q) in [
+            ("Q by rows", by_row),
+            ("Q by columns", [by_head[0], by_head[1], 1, 16]),
+            ("heads of Q in each other", [by_row[0], 4, by_row[2], 1]),
+            ("heads of Q that are one", [by_head[0], 0, by_head[2], 1]),
+            ("rows of Q that are apart", [2 * by_row[0], by_row[1], 2 * by_row[2], 1]),
+            ("rows of Q backwards", [by_head[0], by_head[1], -8, 1]),
+        ] {
+            self.try_(&format!("attention with {what}"), |backend| {
+                let tensors = [
+                    (2800, lying(1, of_q, q)),
+                    (2801, lying(2, of_k, by_rows(of_k))),
+                    (2802, lying(3, of_k, by_rows(of_k))),
+                    (2803, lying(4, of_q, by_rows(of_q))),
+                    (2805, said.clone()),
+                ];
+                let made = tensors.map(|(name, tensor)| Ok(others(name, &[backend.make(17, &tensor)?])));
+                let made = made.into_iter().collect::<Made<Vec<Attribute>>>()?;
+                backend.make(41, &made).map(drop)
+            });
+        }
+        // K as its products read it, with keys as columns, and as rows again.
+        let [a, b, c, d] = by_rows(of_k);
+        let turned = backend.make(17, &lying(25, [2, 3, 8, 24], [a, b, d, c]))?;
+        let flag = Attribute(907, 2, 1, vec![1]);
+        let back = backend.make(17, &with(lying(26, of_k, by_rows(of_k)), flag))?;
+        self.made("a tensor by rows that is seen otherwise", 31, &[others(2200, &[turned]), others(2201, &[back])]);
         Ok(())
     }
 }
