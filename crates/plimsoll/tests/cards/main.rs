@@ -277,6 +277,17 @@ fn attention_is_cudnns_under_any_line() {
     assert_eq!((attention, gradients), (4 + 5, 4), "{engines:?}");
 }
 
+/// So is Keras' attention: its tensors lie by rows, masks are added, and with dropout that is not active matrices are transposed.
+#[test]
+fn attention_of_keras_is_cudnns_under_any_line() {
+    let Some(rig) = Rig::with_cudnn("keras-attention-cudnn", true) else { return };
+    let engines = engines_under_any_line(&rig, "keras_attention_bf16");
+    let with = |begin: &str| engines.iter().filter(|name| name.starts_with(begin)).count();
+    // Five with their gradients in a step of training; in one without, two more, of the layer with dropout.
+    let (attention, gradients) = (with("cudnn-9.26.99/9/"), with("cudnn-9.26.99/6/"));
+    assert_eq!((attention, gradients), (5 + 7, 5), "{engines:?}");
+}
+
 /// A training step whose feeds are small is one launch on a card as predictions know it, also where labels may be faults and cuDNN computes what is
 /// behind them.
 #[test]

@@ -1,0 +1,95 @@
+#!/usr/bin/env python3
+"""Records the cases of `crates/cli/tests/cases` whose graphs Keras' layers write.
+
+    python scripts/record_keras_cases.py     (needs tensorflow-cpu 2.21, with Keras 3.15)
+
+A layer is traced as it is called. The variables of the case begin as those of the layers, with the same optimizer for all.
+"""
+import keras
+import tensorflow as tf
+from tensorflow.python.eager.context import eager_mode
+
+from record_cases import batches, record, tf1
+
+
+def traced(function, inputs, variables):
+    """The results of a function of `inputs` in the graph that is built. `variables` are those of the graph, by the names of Keras' own."""
+    with eager_mode():
+        graph = tf.function(function).get_concrete_function(*[tf.TensorSpec(tensor.shape, tensor.dtype) for tensor in inputs]).graph
+    mapped = {tensor.name: there for tensor, there in zip(graph.inputs, inputs)}
+    for captured, inside in graph.captures:
+        mapped[inside.name] = next(own.handle for theirs, own in variables if theirs.value.handle is captured)
+    outputs = [tensor.name for tensor in graph.structured_outputs]
+    return tf1.import_graph_def(graph.as_graph_def(), mapped, outputs, name=function.__name__)
+
+
+def attentions():
+    """Keras' MultiHeadAttention in mixed precision, with and without masks, of which some hide all keys of a row; and with dropout that is not active."""
+    x = tf1.placeholder(tf.float32, [12, 6], name="x")
+    y = tf1.placeholder(tf.int32, [12], name="y")
+    with eager_mode():
+        keras.utils.set_random_seed(3)
+        bfloat16, half = [keras.DTypePolicy(f"mixed_{name}") for name in ("bfloat16", "float16")]
+        layers = keras.layers
+        words, text, last = layers.Dense(12 * 16), layers.Dense(7 * 16), layers.Dense(3)
+        plain = layers.MultiHeadAttention(2, 8, dtype=bfloat16)
+        causal = layers.MultiHeadAttention(2, 8, value_dim=16, dtype=bfloat16)
+        padded = layers.MultiHeadAttention(2, 8, dtype=bfloat16)
+        across = layers.MultiHeadAttention(4, 8, dtype=half)
+        both = layers.MultiHeadAttention(2, 16, dtype=half)
+        dropped = layers.MultiHeadAttention(2, 8, dropout=0.3, dtype=bfloat16)
+        all_layers = [words, text, last, plain, causal, padded, across, both, dropped]
+
+    def logits(x, is_trained):
+        read = tf.reshape(words(x), [12, 12, 16])
+        other = tf.reshape(text(x), [12, 7, 16])
+        lengths = tf.cast(tf.abs(x[:, 0]) * 4, tf.int32)
+        # Of the first example nothing is seen: its shares are equal, or zeros.
+        lengths = tf.concat([[0], lengths[1:]], 0)
+        seen = tf.sequence_mask(lengths, 12)
+        add = lambda value: tf.cast(value, tf.float32) * 0.5
+        read += add(plain(read, read))
+        read += add(causal(read, read, use_causal_mask=True))
+        read += add(padded(read, read, attention_mask=seen[:, None, :]))
+        read += add(across(read, other, attention_mask=tf.sequence_mask(lengths, 7)[:, None, :]))
+        read += add(both(read, read, attention_mask=seen[:, :, None] & seen[:, None, :], use_causal_mask=True))
+        if not is_trained:
+            read += add(dropped(read, read, attention_mask=seen[:, None, :], training=False))
+            read += add(dropped(read, read, use_causal_mask=True, training=False))
+        return last(tf.reduce_mean(read, 1))
+
+    def step(x, y):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=y, logits=logits(x, True)))
+        return [loss, *tape.gradient(loss, [variable.value for variable in trained])]
+
+    def use(x):
+        return [logits(x, False)]
+
+    with eager_mode():
+        use(tf.zeros([12, 6]))
+        trained = [variable for layer in all_layers[:-1] for variable in layer.trainable_variables]
+        every = trained + dropped.trainable_variables
+        values = [variable.numpy() for variable in every]
+    own = [tf1.get_variable(f"v{number}", initializer=value, use_resource=True) for number, value in enumerate(values)]
+    variables = list(zip(every, own))
+    loss, *gradients = traced(step, [x, y], variables)
+    tf.identity(loss, name="loss")
+    # Rows that see nothing are a part of these. Sums for biases are rounded too often to be compared.
+    kernels = [part.kernel for layer in (padded, across, both) for part in (layer.query_dense, layer.key_dense, layer.value_dense)]
+    masked = [gradient for variable, gradient in zip(trained, gradients) if any(variable is kernel for kernel in kernels)]
+    tf.concat([tf.reshape(gradient, [-1]) * 16 for gradient in masked], 0, name="gradients")
+    tf.identity(traced(use, [x], variables)[0], name="logits")
+    tf1.train.GradientDescentOptimizer(0.05).apply_gradients(list(zip(gradients, own)), name="train")
+    tf1.variables_initializer(own, name="init")
+    return True
+
+
+def main():
+    texts = list(batches(4, 12))
+    steps = [(feed, ["loss:0", "gradients:0"], ["train"]) for feed in texts[:3]] + [({"x:0": texts[3]["x:0"]}, ["logits:0"], [])]
+    record("keras_attention_bf16", attentions, steps, note="Keras' attention of bfloat16 and half", rtol=4e-3, atol=4e-3)
+
+
+if __name__ == "__main__":
+    main()
