@@ -122,7 +122,9 @@ impl CpuKernel for Kernel {
 
 #[cfg(test)]
 mod tests {
-    use plimsoll_request::expr::{BinaryOp, ExprBuilder};
+    use plimsoll_request::anchor::{Anchor, Epilogue};
+    use plimsoll_request::expr::{BinaryOp, ExprBuilder, UnaryOp};
+    use plimsoll_request::product::ProductSpec;
 
     use super::*;
     use crate::library::make;
@@ -173,6 +175,36 @@ mod tests {
                 expected[to].copy_from_slice(&sums);
                 assert_eq!(run(isa, elements, 3, 1), (Ok(()), expected, products), "{elements} on {isa:?}");
             }
+        }
+    }
+
+    #[test]
+    fn a_product_gives_a_result_twice_once_into_a_row() {
+        let (m, k, n) = (33, 16, 70);
+        let spec = ProductSpec { m, n, k, transpose_a: false, transpose_b: false, batch: 1, places: None };
+        let product = |results: usize| {
+            let mut builder = ExprBuilder::new();
+            let [a, b] = [(); 2].map(|()| builder.input(DataType::Float).unwrap());
+            let sum = builder.binary(BinaryOp::Add, a, b).unwrap();
+            let result = builder.unary(UnaryOp::Tanh, sum).unwrap();
+            let epilogue = Some(Epilogue { expr: builder.finish(vec![result; results]), operands: vec![vec![m, n]] });
+            KernelRequest::Anchor { anchor: Anchor::Product(DataType::Float, spec), epilogue, pooling: None }
+        };
+        for isa in Isa::available() {
+            let row = RowOf { argument: 1, rows: ROWS, index_type: DataType::Int32 };
+            let on = OnRows { request: Box::new(product(2)), inputs: Vec::new(), outputs: vec![row] };
+            let operands = [m * k, k * n, m * n].map(|count| bytes(&floats(count, count)));
+            let list = floats(ROWS * m * n, 4);
+            let mut alone = [vec![0; 4 * (m * n) as usize]];
+            let own = make(isa, &product(1)).unwrap().steps.remove(0).0;
+            run_pieces(&own, &operands.each_ref().map(Vec::as_slice), &mut alone, std::slice::from_ref(&(0..own.chunks)), &[]).unwrap();
+            let (prepared, target) = (prepared(isa, &on), bytes(&list));
+            let inputs = [&operands[0][..], &operands[1], &operands[2], &target, &bytes(&[2i32])];
+            let mut outputs = [vec![0; alone[0].len()], target.clone()];
+            run_pieces(&prepared, &inputs, &mut outputs, std::slice::from_ref(&(0..prepared.chunks)), &[(3, 1)]).unwrap();
+            let mut expected = target.clone();
+            expected[2 * alone[0].len()..3 * alone[0].len()].copy_from_slice(&alone[0]);
+            assert!(outputs == [alone[0].clone(), expected], "{isa:?}");
         }
     }
 
