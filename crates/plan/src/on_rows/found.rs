@@ -51,6 +51,8 @@ pub(super) struct Made {
 pub(super) struct Found<'a> {
     pub request: &'a Request<'a>,
     pub lir: &'a Lir,
+    /// How many values the loop carries.
+    carried: usize,
     /// Where works stand.
     positions: IdVec<WorkId, usize>,
     edges: Edges,
@@ -67,9 +69,12 @@ pub(super) struct Found<'a> {
 
 impl<'a> Found<'a> {
     pub fn new(request: &'a Request<'a>, lir: &'a Lir) -> Found<'a> {
+        let holder = lir.holder(lir.here()).map(|holder| &lir.works[holder].kind);
+        let carried = if let Some(WorkKind::Loop { carried, .. }) = holder { *carried } else { 0 };
         let mut found = Found {
             request,
             lir,
+            carried,
             positions: IdVec::filled(0, lir.works.len()),
             edges: Edges::new(lir),
             waiting: HashMap::new(),
@@ -123,7 +128,9 @@ impl<'a> Found<'a> {
         let is_before = |other: Option<WorkId>| other.is_none_or(|other| self.positions[other] < at);
         let older = self.edges.readers[row.list.value].iter().copied().filter(|reader| *reader != id);
         let mut before = older.chain(work.after.iter().copied()).filter(|other| *other != maker);
-        let fits = self.is_in_arena(value)
+        // A fault ends the run, and with it what a loop carries. A variable is not to be half written then, nor before others may fail.
+        let fits = self.is_carried(lir.values[list].home)
+            && self.is_in_arena(value)
             && is_in(lir, &row, value)
             && work.guard.is_none()
             && self.may_change(maker, work)
@@ -241,10 +248,15 @@ impl<'a> Found<'a> {
         self.written.get(&home).is_some_and(|places| places.iter().any(|place| (from + 1..=last).contains(place)))
     }
 
-    /// Whether a work between writes a variable.
+    /// Whether a work between writes what is there behind the loop, too.
     fn is_state_written(&self, from: usize, last: usize) -> bool {
-        let state = self.written.iter().filter(|(home, _)| matches!(home, Home::Variable(_) | Home::Flag(_)));
+        let state = self.written.iter().filter(|(home, _)| !self.is_carried(**home));
         state.flat_map(|(_, places)| places).any(|place| (from + 1..=last).contains(place))
+    }
+
+    /// Whether what lies there goes round in the loop, and is no variable.
+    fn is_carried(&self, home: Home) -> bool {
+        matches!(home, Home::Given { region, param } if region == self.lir.here() && (param as usize) < self.carried)
     }
 }
 

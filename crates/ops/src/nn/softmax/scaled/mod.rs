@@ -1,7 +1,7 @@
 //! Attention of narrow floats, which engines of cards compute as a whole, alone or with its gradient.
 //!
-//! The pattern is a product of Q and K, a number that scores are multiplied by, a tensor that is added to them or a condition that hides some, the
-//! softmax, and the product with V. Between these, values may be cast to floats and back. Tensors lie by heads or by rows, and products of Einsum read
+//! The pattern begins with a product of Q and K: the scores. They are multiplied by a number, and a tensor is added to them or a condition hides some.
+//! The softmax follows, and the product with V. Between these, values may be cast to floats and back. Tensors lie by heads or by rows, and products of Einsum read
 //! them so. With the gradient the shares have its readers, too, and no others: then it computes them anew, and they are nowhere. Without it, tensors
 //! may be transposed before and after, too, and shares of hidden scores may be zeros in the graph.
 //!
