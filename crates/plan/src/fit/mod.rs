@@ -129,10 +129,11 @@ impl Lines {
 /// INTERNAL where a schedule of the search does not hold.
 pub(crate) fn fit(request: &Request<'_>, lir: Cow<'_, Lir>) -> Result<(Lir, Option<Fitting>)> {
     let (mut lir, fitting) = fit_lines(request, lir)?;
-    for change in [put_together, on_rows] {
-        if let Some(changed) = change(request, &lir, &|lir| arenas(request, lir))? {
-            lir = Cow::Owned(changed);
-        }
+    if let Some(joined) = put_together(request, &lir, &|lir| arenas(request, lir))? {
+        lir = Cow::Owned(joined);
+    }
+    if let Some(changed) = on_rows(request, &lir)? {
+        lir = Cow::Owned(changed);
     }
     Ok((lir.into_owned(), fitting))
 }
