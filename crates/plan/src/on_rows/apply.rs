@@ -1,6 +1,6 @@
 //! What becomes of works on rows.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use plimsoll_base::Result;
@@ -14,7 +14,7 @@ use plimsoll_request::on_rows::{OnRows, RowOf};
 use super::found::{Change, Found, Made, base};
 use crate::Request;
 use crate::lir::{Arg, Lir, ValueId, View, Work, WorkId, WorkKind};
-use crate::prepare::prepare;
+use crate::prepare::{Prepare, prepare};
 
 impl Found<'_> {
     /// The works as they are found to be; none where nothing is found.
@@ -40,8 +40,11 @@ impl Found<'_> {
             self = self.without(refusing);
         };
         let mut lir = self.lir.clone();
+        let copies = self.copies();
         for (id, work) in changed {
-            lir.works[id] = Work { prepared: Some(prepare(self.request, self.lir, &work)?), ..work };
+            let seconds = self.lir.works[id].seconds() + copies.get(&id).copied().unwrap_or(0.0);
+            let prepared = Prepare { seconds, ..prepare(self.request, self.lir, &work)? };
+            lir.works[id] = Work { prepared: Some(prepared), ..work };
         }
         for id in lir.ids() {
             let work = &mut lir.works[id];
@@ -51,6 +54,17 @@ impl Found<'_> {
         }
         lir.retain(|id| !self.heirs.contains_key(&id))?;
         Ok(Some(lir))
+    }
+
+    /// The predicted seconds of the works that are gone, by the first work in whose arguments their rows are now.
+    fn copies(&self) -> HashMap<WorkId, f64> {
+        let mut seconds: HashMap<WorkId, f64> = HashMap::new();
+        for (gone, heirs) in &self.heirs {
+            if let Some(first) = heirs.first() {
+                *seconds.entry(*first).or_default() += self.lir.works[*gone].seconds();
+            }
+        }
+        seconds
     }
 
     /// The works that others wait for in the place of one.

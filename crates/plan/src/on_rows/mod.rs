@@ -19,8 +19,8 @@ use crate::order::taken;
 
 /// The plan's own region is at hand, and the works of all are in order. They with works on rows; none where there are none.
 ///
-/// Each body keeps the bytes that it took with its copies. What a loop takes decides which schedule fits a line, and no bound below those
-/// schedules knows of rows.
+/// Each body keeps the bytes and the predicted seconds that it took with its copies. They decide which schedule fits a line and which
+/// is faster, and no bound below those schedules knows of rows. So a lower line never gives a faster plan by its rows.
 ///
 /// # Errors
 /// INTERNAL where a work that is made so does not hold.
@@ -36,9 +36,10 @@ pub(crate) fn on_rows(request: &Request<'_>, lir: &Lir) -> Result<Option<Lir>> {
     Ok(is_changed.then_some(whole))
 }
 
-/// Changes works of the region at hand, where that is the body of a loop and has the room for them. Whether it did.
+/// Changes works of the region at hand, where that is the body of a loop on one device and has the room for them. Whether it did. On
+/// several devices one could wait for another's work that has its copies with it.
 fn of_region(request: &Request<'_>, lir: &mut Lir) -> Result<bool> {
-    if lir.here() == RegionId::from_index(0) {
+    if lir.here() == RegionId::from_index(0) || !lir.region().partners.is_empty() {
         return Ok(false);
     }
     let Some(changed) = Found::new(request, lir).applied()? else { return Ok(false) };
