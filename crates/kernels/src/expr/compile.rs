@@ -24,6 +24,8 @@ pub(super) struct Step {
 /// An expression with places. Entries: operands, then outputs, then everything that lives in scratch.
 pub(super) struct Compiled {
     pub steps: Vec<Step>,
+    /// Steps on numbers and on operands of one element, each with the bytes of its result: that is the same for all elements.
+    pub once: Vec<(Step, usize)>,
     /// Numbers to fill into scratch before the first tile.
     pub constants: Vec<(TableIndex, Scalar)>,
     /// One for each output: the operands that are read after the output is written.
@@ -42,7 +44,8 @@ pub(super) fn size_of_type(data_type: plimsoll_base::DataType) -> Result<usize> 
     }
 }
 
-pub(super) fn compile(expr: &Expr, isa: Isa) -> Result<Compiled> {
+/// `are_single` says of each operand whether it has one element for all.
+pub(super) fn compile(expr: &Expr, isa: Isa, are_single: &[bool]) -> Result<Compiled> {
     let parts = in_parts(expr)?;
     let expr = parts.as_ref().unwrap_or(expr);
     let wide = widened(expr)?;
@@ -57,8 +60,14 @@ pub(super) fn compile(expr: &Expr, isa: Isa) -> Result<Compiled> {
     for data_type in expr.inputs().iter().copied().chain(expr.output_types()) {
         width = width.max(size_of_type(data_type)?);
     }
-    let mut compiled =
-        Compiled { steps: Vec::new(), constants: Vec::new(), read_later: vec![Vec::new(); outputs], entries: inputs + outputs, width };
+    let mut compiled = Compiled {
+        steps: Vec::new(),
+        once: Vec::new(),
+        constants: Vec::new(),
+        read_later: vec![Vec::new(); outputs],
+        entries: inputs + outputs,
+        width,
+    };
 
     // The first output that is a step's result gets it straight from the step.
     let output_of = |at: usize| {
@@ -66,6 +75,22 @@ pub(super) fn compile(expr: &Expr, isa: Isa) -> Result<Compiled> {
         expr.outputs().iter().position(|reg| computed && reg.0 as usize == at)
     };
 
+    // A fault is one of the elements that are computed.
+    let may_be_single = !expr.can_fail() && are_single.len() == inputs;
+    let mut is_single = vec![false; instrs.len()];
+    // Whether steps for each element read it.
+    let mut is_read_by_all = vec![false; instrs.len()];
+    for (at, instr) in instrs.iter().enumerate().filter(|(at, _)| needed[*at]) {
+        let reads = instr.operands();
+        is_single[at] = may_be_single
+            && match instr {
+                Instr::Input(input) => are_single[*input as usize],
+                _ => reads.iter().flatten().all(|reg| is_single[reg.0 as usize]) && output_of(at).is_none(),
+            };
+        if !is_single[at] {
+            reads.iter().flatten().for_each(|reg| is_read_by_all[reg.0 as usize] = true);
+        }
+    }
     let mut entry_of: Vec<TableIndex> = vec![0; instrs.len()];
     let mut free: Vec<TableIndex> = Vec::new();
     let mut written_at: Vec<usize> = vec![usize::MAX; outputs];
@@ -99,6 +124,8 @@ pub(super) fn compile(expr: &Expr, isa: Isa) -> Result<Compiled> {
             last[reg.0 as usize] == at
                 && entry_of[reg.0 as usize] as usize >= inputs + outputs
                 && !matches!(instrs[reg.0 as usize], Instr::Const(_))
+                // What is the same for all elements is there until the last of them, and is computed before the first.
+                && (!is_single[reg.0 as usize] || (is_single[at] && !is_read_by_all[reg.0 as usize]))
         };
         let size = |reg: Reg| expr.type_of(reg).size();
         let mut released: Vec<TableIndex> = Vec::new();
@@ -118,7 +145,8 @@ pub(super) fn compile(expr: &Expr, isa: Isa) -> Result<Compiled> {
                 written_at[output] = compiled.steps.len();
                 (inputs + output) as TableIndex
             }
-            None => match reuse.or_else(|| free.pop()) {
+            // A place that is free here may be taken by a step before, for other elements.
+            None => match reuse.or_else(|| if is_single[at] { None } else { free.pop() }) {
                 Some(entry) => entry,
                 None => {
                     compiled.entries += 1;
@@ -144,7 +172,11 @@ pub(super) fn compile(expr: &Expr, isa: Isa) -> Result<Compiled> {
             Instr::Input(_) | Instr::Const(_) => None,
         }
         .ok_or_else(missing)?;
-        compiled.steps.push(Step { run, a: place(reads[0]), b: place(reads[1]), c: place(reads[2]), out });
+        let step = Step { run, a: place(reads[0]), b: place(reads[1]), c: place(reads[2]), out };
+        match is_single[at] {
+            true => compiled.once.push((step, size_of_type(expr.type_of(Reg(at as u32)))?)),
+            false => compiled.steps.push(step),
+        }
     }
 
     // Outputs that are operands, numbers, or other outputs once more.

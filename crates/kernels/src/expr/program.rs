@@ -62,6 +62,8 @@ pub struct TileProgram {
     operands: Vec<Operand>,
     outputs: Vec<Output>,
     steps: Vec<Step>,
+    /// Steps whose result is the same for all elements, each with the bytes of that.
+    once: Vec<(Step, usize)>,
     /// The numbers, each with its slot.
     constants: Vec<(TableIndex, Scalar)>,
     /// Slots that always point to the same offset in scratch.
@@ -100,7 +102,8 @@ impl TileProgram {
             return Err(Error::invalid_argument(format!("an expression of {} operands is given {}", expr.inputs().len(), operands.len())));
         }
         let layout = Layout::new(shape, operands)?;
-        let Compiled { steps, constants, read_later, entries, width } = compile(expr, isa)?;
+        let are_single: Vec<bool> = layout.operands.iter().map(|access| layout.total > 0 && *access == Access::Scalar).collect();
+        let Compiled { steps, once, constants, read_later, entries, width } = compile(expr, isa, &are_single)?;
         let mut sizes = Vec::new();
         for data_type in expr.inputs().iter().copied().chain(expr.output_types()) {
             sizes.push(size_of_type(data_type)?);
@@ -137,7 +140,7 @@ impl TileProgram {
         bytes += output_sizes.iter().map(|size| (layout.total * size) as f64).sum::<f64>();
         let cost = Cost { flops: expr.flops() * layout.total as f64, bytes };
         let operands = layout.operands.iter().zip(&sizes).map(|(access, size)| Operand { access: access.clone(), size: *size }).collect();
-        Ok(TileProgram { layout, operands, outputs, steps, constants, fixed, spread, entries, tile, scratch: used, cost })
+        Ok(TileProgram { layout, operands, outputs, steps, once, constants, fixed, spread, entries, tile, scratch: used, cost })
     }
 
     /// Bytes of scratch that a run needs, 64-byte aligned.
@@ -204,6 +207,7 @@ impl TileProgram {
             for (entry, value) in &self.constants {
                 fill_scalar(state.table.add(*entry as usize).read(), *value, len);
             }
+            self.compute_once(&state, len);
         }
     }
 
@@ -218,6 +222,20 @@ impl TileProgram {
             self.point(&state, bases, self.tile.min(self.layout.total));
             for ((entry, _), number) in self.constants.iter().zip(numbers) {
                 state.table.add(*entry as usize).write(number.as_ptr().cast::<u8>().cast_mut());
+            }
+            self.compute_once(&state, self.tile.min(self.layout.total));
+        }
+    }
+
+    /// Computes what is the same for all elements, and writes it as often as a tile has elements.
+    unsafe fn compute_once(&self, state: &State, len: usize) {
+        for (step, size) in self.once.iter().filter(|_| len > 0) {
+            // SAFETY: the table has the places of numbers, of operands with one element and of scratch by now. These steps do not fail.
+            unsafe {
+                let get = |entry: TableIndex| state.table.add(entry as usize).read();
+                let out = get(step.out);
+                (step.run)(1, get(step.a), get(step.b), get(step.c), out);
+                splat(out, out, *size, len);
             }
         }
     }
