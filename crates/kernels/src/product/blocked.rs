@@ -7,7 +7,7 @@ use std::sync::Arc;
 use plimsoll_base::{DataType, Error, Result};
 use plimsoll_device::{Args, Cost, CpuKernel, Fault, Prepared};
 
-use super::cut::{Cut, Tuning, cut, evenly};
+use super::cut::{Cut, Tuning, cut, evenly, terms};
 use super::matrices::Matrices;
 use super::tiles::{Code, DotFn, Tile, code, dot_of};
 use crate::element::InFloats;
@@ -199,12 +199,12 @@ pub(super) fn blocked<E: InFloats>(
     };
     let tuning = if panels.is_empty() { tuning } else { Tuning { pack_b: Some(false), ..tuning } };
     let tuning = if is_widened { Tuning { pack_b: Some(true), ..tuning } } else { tuning };
-    let mut cut = cut(&sides, code, &tuning);
     let is_dot = sides.is_dot();
     // Sums of several blocks wait in the result, which may lie where an operand does.
     let is_as_asked = (sides.m as u64, sides.n as u64) == (spec.m, spec.n) && !is_dot;
-    let chain = chain.filter(|(chain, _)| is_as_asked && (!chain.has_elements() || cut.terms >= sides.k));
+    let chain = chain.filter(|(chain, _)| is_as_asked && (!chain.has_elements() || terms(sides.k) >= sides.k));
     let waits = epilogue.is_some() && chain.is_none();
+    let mut cut = cut(&sides, code, &tuning, waits && !is_widened);
     let left = match (is_widened && !is_dot, sides.a.2 == 1) {
         (true, true) => Left::Rows,
         (true, false) => Left::Columns,

@@ -43,6 +43,11 @@ const LARGE: usize = 192 << 10;
 const SMALL: usize = 64 << 10;
 /// Columns that are worth a strip of their own.
 const STRIP: usize = 96;
+/// The same where an expression takes results from scratch, row by row, and there are many pieces: each row costs as much as some columns.
+const WIDE: usize = 256;
+const MANY: usize = 16;
+/// The most rows of such a piece that copies its part of B first: its results stay in the second cache.
+const LOW: usize = 128;
 /// Rows that lie this many floats apart fall onto the same few cache sets.
 const BAD_STRIDE: usize = 1024;
 
@@ -52,9 +57,15 @@ pub(super) fn evenly(all: usize, most: usize, unit: usize) -> usize {
     all.div_ceil(parts).next_multiple_of(unit).clamp(1, all.max(1))
 }
 
-pub(super) fn cut(sides: &Sides, code: &Code, tuning: &Tuning) -> Cut {
+/// How many terms are summed in registers.
+pub(super) fn terms(k: usize) -> usize {
+    k.div_ceil(k.div_ceil(TERMS).max(1)).max(1)
+}
+
+/// `waits`: results wait in scratch for an expression.
+pub(super) fn cut(sides: &Sides, code: &Code, tuning: &Tuning, waits: bool) -> Cut {
     let Sides { m, n, k, .. } = *sides;
-    let terms = k.div_ceil(k.div_ceil(TERMS).max(1)).max(1);
+    let terms = terms(k);
     if sides.is_dot() {
         let columns = tuning.columns.unwrap_or((4.0 * PIECE / (k as f64 / 8.0).max(1.0)) as usize);
         return Cut { rows: 1, columns: evenly(n, columns.max(4), 4), by_strips: true, terms, pack_a: false, pack_b: false };
@@ -71,10 +82,14 @@ pub(super) fn cut(sides: &Sides, code: &Code, tuning: &Tuning) -> Cut {
     let is_small = k.saturating_mul(n) <= SMALL;
     let by_strips = (k > 2 * m && !is_small) || k.saturating_mul(n) > LARGE;
     let strips = if wanted == 1 || n < STRIP || !by_strips { 1 } else { (2 * (n / (4 * STRIP)).max(1)).min(wanted) };
+    let is_wide = waits && wanted >= MANY;
+    let most_strips = if is_wide { (n / WIDE).max(1) } else { n / width };
+    let strips = if is_wide { strips.min(most_strips) } else { strips };
+    let tall = if is_wide { LOW } else { TALL };
     // Pieces of a few rows read B too often; a copy of B should serve many.
     let least_tiles = if is_small { 2 } else { 3 };
-    let row_pieces = if pack_b { m.div_ceil(TALL) } else { (wanted / strips).clamp(1, (m / (least_tiles * code.rows)).max(1)) };
-    let strips = strips.max((wanted / row_pieces.max(1)).min(n / width));
+    let row_pieces = if pack_b { m.div_ceil(tall) } else { (wanted / strips).clamp(1, (m / (least_tiles * code.rows)).max(1)) };
+    let strips = strips.max((wanted / row_pieces.max(1)).min(most_strips));
     // Where they are few, an even number of them: most machines have an even number of threads.
     let of = |pieces: usize| evenly(m, m.div_ceil(pieces.max(1)), code.rows);
     let is_even = |rows: &usize| m.div_ceil(*rows).is_multiple_of(2);
