@@ -1,5 +1,7 @@
 //! Plans as files: JSON that names the request that the plan was made for, so that it is refused elsewhere.
 
+use std::collections::BTreeMap;
+
 use plimsoll_base::{Error, Result};
 use plimsoll_device::{Costs, DeviceSpec, Library};
 use plimsoll_graph::{Fingerprint, Graph, HostTensor};
@@ -16,7 +18,7 @@ use crate::verify::verify;
 /// The first bytes of files of plans.
 const FORMAT: &str = "plimsoll plan";
 /// The form of the rest. Plans of another form are refused.
-const VERSION: u32 = 5;
+const VERSION: u32 = 6;
 
 /// A plan with the request that it was made for.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -29,6 +31,9 @@ pub struct PlanFile {
     devices: Vec<DeviceSpec>,
     signature: Signature,
     plan: Plan,
+    /// By number: the elements of constants of which neither the graph nor the signature says them. Planning makes such for lists: zeros
+    /// that were never set, lengths, and what a loop finds in them.
+    made: BTreeMap<usize, HostTensor>,
 }
 
 /// The header that tells whether a file is to be read on.
@@ -54,8 +59,16 @@ pub struct OpenRequest<'a> {
 
 impl PlanFile {
     /// A plan that was made for these.
-    pub fn new(graph: &Graph, devices: &[DeviceSpec], signature: &Signature, plan: &Plan) -> PlanFile {
-        PlanFile {
+    ///
+    /// # Errors
+    /// Those of finding what is known of the signature's tensors. A plan that was made for these has none.
+    pub fn new(request: &OpenRequest<'_>, signature: &Signature, plan: &Plan) -> Result<PlanFile> {
+        let OpenRequest { graph, registry, devices, libraries } = *request;
+        let (placement, costs) = (&Placement::unplaced(devices)?, &Costs::committed());
+        let pruned = prune_and_infer(&Request { graph, registry, devices, libraries, costs, placement, signature, lines: &Lines::NONE })?;
+        let is_made = |(constant, value): (&PlanConstant, &HostTensor)| said(graph, &pruned, constant) != Some(value);
+        let made = plan.constant_values().enumerate().filter(|(_, constant)| is_made(*constant));
+        Ok(PlanFile {
             format: FORMAT.to_string(),
             version: VERSION,
             made_by: env!("CARGO_PKG_VERSION").to_string(),
@@ -63,7 +76,8 @@ impl PlanFile {
             devices: devices.iter().map(DeviceSpec::without_limits).collect(),
             signature: signature.clone(),
             plan: plan.clone(),
-        }
+            made: made.map(|(number, (_, value))| (number, value.clone())).collect(),
+        })
     }
 
     /// The file.
@@ -120,8 +134,16 @@ impl PlanFile {
         let request =
             Request { graph, registry, devices, libraries, costs, placement: &placement, signature: &signature, lines: &Lines::NONE };
         let pruned = prune_and_infer(&request)?;
-        let mut plan = self.plan;
-        plan.values = plan.constants.iter().map(|constant| value_of(graph, &pruned, constant)).collect::<Result<_>>()?;
+        let (mut plan, mut made) = (self.plan, self.made);
+        let unknown = |constant: &PlanConstant| Error::invalid_argument(format!("the graph does not say what {} is", constant.name));
+        let value_of = |(number, constant): (usize, &PlanConstant)| {
+            let value = made.remove(&number).or_else(|| said(graph, &pruned, constant).cloned());
+            value.ok_or_else(|| unknown(constant))
+        };
+        plan.values = plan.constants.iter().enumerate().map(value_of).collect::<Result<_>>()?;
+        if let Some((number, _)) = made.pop_first() {
+            return Err(Error::invalid_argument(format!("there is no constant {number}")));
+        }
         for (device, spec) in plan.devices.iter_mut().zip(devices) {
             (device.kind, device.limit, device.machine) = (spec.kind, spec.memory_limit, spec.machine);
         }
@@ -152,13 +174,9 @@ impl PlanFile {
     }
 }
 
-/// The elements of a constant: those of a feed, of the graph, or that follow from these.
-fn value_of(graph: &Graph, pruned: &Pruned, constant: &PlanConstant) -> Result<HostTensor> {
-    let unknown = || Error::invalid_argument(format!("the graph does not say what {} is", constant.name));
+/// The elements that a feed or the graph has for a constant, or that follow from these; none where nothing says them.
+fn said<'a>(graph: &Graph, pruned: &'a Pruned, constant: &PlanConstant) -> Option<&'a HostTensor> {
     let id = constant.tensor.node;
-    if graph.nodes().get(id).is_none_or(|node| node.name != constant.name) {
-        return Err(unknown());
-    }
-    let fact = pruned.facts[id].get(constant.tensor.index as usize).ok_or_else(unknown)?;
-    fact.value.clone().ok_or_else(unknown)
+    graph.nodes().get(id).filter(|node| node.name == constant.name)?;
+    pruned.facts[id].get(constant.tensor.index as usize)?.value.as_ref()
 }

@@ -8,7 +8,7 @@ use plimsoll::{Bytes, Certainty, Code, Error, Footprint, HostTensor, Result};
 use super::{Case, bits, cases, ran};
 
 /// Scratch of a kernel has a slice for each thread, so a promise is one for so many.
-const THREADS: i32 = 2;
+pub(super) const THREADS: i32 = 2;
 
 /// How many steps there are from the least limit to the peak: `PLIMSOLL_LINES`, or few.
 fn lines() -> u64 {
@@ -17,7 +17,7 @@ fn lines() -> u64 {
 
 impl Case {
     /// What the devices are promised to hold, with plans that are made to fit these limits; none where the promise is not exact.
-    fn promised_fitted(&self, devices: u32, limits: &[Bytes]) -> Result<Option<Vec<Bytes>>> {
+    pub(super) fn promised_fitted(&self, devices: u32, limits: &[Bytes]) -> Result<Option<Vec<Bytes>>> {
         let (devices, session) = self.open_with(devices, THREADS, limits, true)?;
         let mut footprint = Footprint::new(devices.specs());
         self.each(|feeds, fetches, targets, _| {

@@ -2,6 +2,7 @@
 //! the threads. With the memory that is promised and no byte more.
 
 mod auto;
+mod files;
 mod fitted;
 mod refused;
 

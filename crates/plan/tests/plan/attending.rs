@@ -120,8 +120,9 @@ fn planned_of(shape: &[u64], is_trained: bool, made: impl FnOnce(&mut Making, [O
     let (devices, libraries, costs) = (&devices[..], &libraries[..], &Costs::committed());
     let request = Request { graph, registry, devices, libraries, costs, placement: &placement, signature: &signature, lines: &Lines::NONE };
     let planned = plan(&request).unwrap();
-    let json = PlanFile::new(graph, devices, &signature, &planned).to_json().unwrap();
-    let (_, opened) = PlanFile::from_json(&json).unwrap().open(&OpenRequest { graph, registry, devices, libraries }).unwrap();
+    let open = OpenRequest { graph, registry, devices, libraries };
+    let json = PlanFile::new(&open, &signature, &planned).unwrap().to_json().unwrap();
+    let (_, opened) = PlanFile::from_json(&json).unwrap().open(&open).unwrap();
     assert_eq!(opened.to_string(), planned.to_string());
     planned
 }

@@ -55,11 +55,11 @@ fn training_step_on(devices: &[DeviceSpec], libraries: &[&dyn Library], costs: &
     let request = Request { graph, registry, devices, libraries, costs, placement: &placement, signature, lines: &Lines::NONE };
     let planned = plan(&request)?;
     // Every plan survives a file.
-    let json = PlanFile::new(graph, devices, signature, &planned).to_json()?;
     let open = OpenRequest { graph, registry, devices, libraries };
+    let json = PlanFile::new(&open, signature, &planned)?.to_json()?;
     let (read, opened) = PlanFile::from_json(&json)?.open(&open)?;
     assert_eq!((&read, opened.to_string()), (signature, planned.to_string()));
-    assert_eq!(PlanFile::new(graph, devices, &read, &opened).to_json()?, json);
+    assert_eq!(PlanFile::new(&open, &read, &opened)?.to_json()?, json);
     Ok(planned)
 }
 

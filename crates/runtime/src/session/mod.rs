@@ -437,8 +437,11 @@ impl Session {
         if plan.later.is_some() {
             return Err(Error::unimplemented("not yet: a file for the plan of a run in stages"));
         }
-        let json = PlanFile::new(self.inner.graph_for(signature), self.inner.devices.specs(), signature, &plan).to_json()?;
-        // A loop may read what neither the graph nor the signature says: how long a list is by then.
+        let (devices, libraries) = (&self.inner.devices, self.inner.devices.libraries());
+        let (graph, registry) = (self.inner.graph_for(signature), &*self.inner.registry);
+        let request = OpenRequest { graph, registry, devices: devices.specs(), libraries: &libraries };
+        let json = PlanFile::new(&request, signature, &plan)?.to_json()?;
+        // No file is written that would be refused.
         self.check_plan(&json).map_err(|error| Error::unimplemented(format!("not yet: a file for this plan: {error}")))?;
         Ok(json)
     }

@@ -86,7 +86,7 @@ fn a_plan_for_something_else_is_refused_and_says_for_what() {
     let fewer = open(&made, &Options::new().intra_op(2).device_count(DeviceKind::Cpu, 4));
     let (code, said) = refusal(&fewer, &json);
     assert!(code == Code::FailedPrecondition && said.contains("for 3, and here are 4"), "{said}");
-    let (code, said) = refusal(&session, text.replacen("\"version\":5", "\"version\":0", 1).as_bytes());
+    let (code, said) = refusal(&session, text.replacen("\"version\":6", "\"version\":0", 1).as_bytes());
     assert!(code == Code::FailedPrecondition && said.contains("form 0"), "{said}");
     for damaged in ["", "{}", "[]", &text[..text.len() / 2], &text.replacen("plimsoll plan", "plimsoll plans", 1)] {
         let (code, said) = refusal(&session, damaged.as_bytes());
