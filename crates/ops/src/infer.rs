@@ -37,7 +37,9 @@ pub struct Fact {
 pub struct ListFact {
     /// The element type of its tensors.
     pub data_type: DataType,
-    /// The shape of its tensors: one for all.
+    /// What its operation says of the shape of its tensors.
+    pub said: Said,
+    /// The shape of its tensors, as far as it is known: one for all.
     pub item: PartialShape,
     /// How many tensors it has room for.
     pub room: Option<u64>,
@@ -63,6 +65,25 @@ pub struct ListFact {
     pub has_list: bool,
     /// What its tensors are where they are lists: see [`crate::list::nested`].
     pub inner: Option<Box<ListFact>>,
+}
+
+/// The shape that the tensors of a list have to have: TensorFlow refuses others.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Said {
+    /// As the operation that made the list states it. What is known of the tensors may be more.
+    pub shape: PartialShape,
+    /// Whether they have to be of one shape: a TensorArray with `identical_element_shapes`.
+    pub is_one: bool,
+}
+
+impl Said {
+    /// Of a list whose tensors may have any shape.
+    pub const NOTHING: Said = Said { shape: PartialShape(None), is_one: false };
+
+    /// What is said of either list.
+    fn or(&self, other: &Said) -> Said {
+        Said { shape: crate::control::common_shape([&self.shape, &other.shape]), is_one: self.is_one && other.is_one }
+    }
 }
 
 /// What is known of all tensors of a list: a loop pushes the shapes of what it computes, which are the same each time.
@@ -111,6 +132,7 @@ impl ListFact {
     pub fn unsized_list(&self) -> ListFact {
         let (item, each) = (PartialShape::unknown(), Each::Unknown);
         ListFact {
+            said: Said::NOTHING,
             item,
             room: None,
             limit: None,
@@ -165,14 +187,14 @@ impl ListFact {
             (Some(_), None) if other.data_type == DataType::Variant => (self.item.clone(), self.inner.clone()),
             (None, Some(_)) if self.data_type == DataType::Variant => (other.item.clone(), other.inner.clone()),
             (None, None) => {
-                let item = merge_shapes(&self.item, &other.item)
-                    .map_err(|_| Error::unimplemented(format!("not yet: a list of tensors of {} or of {}", self.item, other.item)))?;
-                (item, None)
+                let item = merge_shapes(&self.item, &other.item);
+                (item.map_err(|_| crate::list::several_shapes(&self.item, &other.item))?, None)
             }
             _ => return Err(Error::unimplemented("not yet: a list of lists or of tensors")),
         };
         Ok(ListFact {
             data_type,
+            said: self.said.or(&other.said),
             item,
             inner,
             room: self.room.max(other.room),

@@ -32,7 +32,7 @@ pub mod variable;
 
 pub use builder::{GraphBuilder, Initializer, OpBuilder, Reuse, Variable, VariableKind};
 pub use evaluate::evaluate;
-pub use infer::{Each, Fact, InferCx, ListFact, infer_asking, infer_node};
+pub use infer::{Each, Fact, InferCx, ListFact, Said, infer_asking, infer_node};
 pub use kernels::{Constraint, DEFAULT_DEVICE, Found, KernelDef, KernelRegistry};
 pub use lower::{AnchorCall, Call, CountedFn, KernelCx, ListOp, Lower, Meta, StatefulCall, Update};
 pub use recipe::Recipe;

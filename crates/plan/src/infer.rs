@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use plimsoll_base::{ArgType, Code, DataType, Error, Kind, Result, Unfed};
 use plimsoll_graph::{Graph, HostTensor, IdVec, NodeId, Output, PartialShape, Shape};
-use plimsoll_ops::{Each, Fact, ListFact, Lower, infer_asking};
+use plimsoll_ops::{Each, Fact, ListFact, Lower, Said, infer_asking};
 
 use crate::alive::{Alive, When};
 use crate::frames::{Frames, is_exit, round, stays};
@@ -249,6 +249,7 @@ fn list_of_rows(data_type: DataType, rows: &Shape) -> ListFact {
     };
     ListFact {
         data_type,
+        said: Said::NOTHING,
         item,
         room: Some(length),
         limit: None,

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use plimsoll_base::Result;
 use plimsoll_graph::{Graph, IdVec, NodeId, Output, PartialShape};
 use plimsoll_ops::control::common_shape;
-use plimsoll_ops::{Each, Fact, ListFact};
+use plimsoll_ops::{Each, Fact, ListFact, Said};
 
 use crate::frames::{FrameId, Frames, round};
 use crate::trips::{Most, first_of_count, most, round_of};
@@ -167,6 +167,7 @@ impl Widening<'_> {
             let most = most.and_then(|most| most.checked_add(before));
             let list = ListFact {
                 data_type: item.data_type,
+                said: Said::NOTHING,
                 item: item.shape.clone(),
                 room: most,
                 limit: None,

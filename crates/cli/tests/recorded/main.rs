@@ -4,6 +4,7 @@
 mod auto;
 mod files;
 mod fitted;
+mod list_shapes;
 mod refused;
 
 use std::collections::BTreeMap;

@@ -3,7 +3,7 @@
 use plimsoll_base::{Error, Result};
 use plimsoll_graph::{AttrsExt, PartialShape};
 
-use super::{check_type, list_at, of_length, refined, set_list, stated, within};
+use super::{check_type, list_at, of_length, other_than_said, refined, set_list, several_shapes, stated, stated_of, within};
 use crate::infer::{int_vector, merge_shapes};
 use crate::{Each, InferCx, ListFact};
 
@@ -20,8 +20,8 @@ pub(super) fn scattered(cx: &mut InferCx<'_>) -> Result<()> {
         other => other.and_then(Result::ok),
     };
     let list = of_length(cx.attrs().data_type("element_dtype")?, PartialShape(Some(rows[1..].to_vec())), length);
-    let item = within(&list, &stated(cx, 2)?)?;
-    set_list(cx, 0, Some(ListFact { item, ..list }));
+    let list = stated_of(list, stated(cx, 2)?)?;
+    set_list(cx, 0, Some(list));
     Ok(())
 }
 
@@ -43,13 +43,15 @@ pub(super) fn join(cx: &mut InferCx<'_>) -> Result<()> {
     if first.data_type != second.data_type {
         return Err(Error::invalid_argument(format!("a list of {} and one of {}", first.data_type, second.data_type)));
     }
-    let item = merge_shapes(&first.item, &second.item)
-        .map_err(|_| Error::invalid_argument("input_a and input_b TensorList element shapes are not identical"))?;
+    let different = || Error::invalid_argument("input_a and input_b TensorList element shapes are not identical");
+    merge_shapes(&first.said.shape, &second.said.shape).map_err(|_| different())?;
+    let item = merge_shapes(&first.item, &second.item).map_err(|_| several_shapes(&first.item, &second.item))?;
     if first.is_nested() || second.is_nested() {
         return Err(Error::unimplemented("not yet: lists of lists that are joined"));
     }
     let length = first.length.zip(second.length).and_then(|(first, second)| first.checked_add(second));
-    set_list(cx, 0, Some(of_length(first.data_type, item, length)));
+    let said = first.said.clone();
+    set_list(cx, 0, Some(ListFact { said, ..of_length(first.data_type, item, length) }));
     Ok(())
 }
 
@@ -57,13 +59,24 @@ pub(super) fn resize(cx: &mut InferCx<'_>) -> Result<()> {
     cx.with_rank(1, 0)?;
     let negative = |size: i64| Error::invalid_argument(format!("TensorListSlice expects size to be non-negative. Got: {size}"));
     let size = cx.int(1).map(|size| u64::try_from(size).map_err(|_| negative(size))).transpose()?;
-    let list = cx.list(0).map(|list| ListFact { inner: list.inner.clone(), ..of_length(list.data_type, list.item.clone(), size) });
+    let list = cx.list(0).map(|list| ListFact {
+        inner: list.inner.clone(),
+        said: list.said.clone(),
+        ..of_length(list.data_type, list.item.clone(), size)
+    });
     set_list(cx, 0, list);
     Ok(())
 }
 
 /// What a list of parts of tensor `tensor` is, which are as long as input `lengths` says.
-fn parts(cx: &InferCx<'_>, tensor: usize, lengths: usize) -> Result<Option<ListFact>> {
+///
+/// # Errors
+/// Where they are not of one length: what `several` says of the shapes of two of them.
+fn parts(
+    cx: &InferCx<'_>,
+    (tensor, lengths): (usize, usize),
+    several: fn(&PartialShape, &PartialShape) -> Error,
+) -> Result<Option<ListFact>> {
     let data_type = cx.inputs[tensor].data_type;
     let Some(rows) = cx.with_rank_at_least(tensor, 1)? else { return Ok(None) };
     let count = cx.with_rank(lengths, 1)?.and_then(|dims| dims[0]);
@@ -79,8 +92,9 @@ fn parts(cx: &InferCx<'_>, tensor: usize, lengths: usize) -> Result<Option<ListF
             )));
         }
         first = sizes.first().copied();
-        if sizes.iter().any(|size| Some(*size) != first) {
-            return Err(Error::unimplemented("not yet: a list of tensors of several shapes"));
+        if let Some(other) = sizes.iter().find(|size| Some(**size) != first) {
+            let part = |size: Option<u64>| PartialShape(Some([&[size], &rows[1..]].concat()));
+            return Err(several(&part(first), &part(Some(*other))));
         }
         known = Some(sizes.len() as u64);
     }
@@ -88,15 +102,17 @@ fn parts(cx: &InferCx<'_>, tensor: usize, lengths: usize) -> Result<Option<ListF
 }
 
 pub(super) fn split(cx: &mut InferCx<'_>) -> Result<()> {
-    let Some(list) = parts(cx, 0, 2)? else { return Ok(()) };
-    let item = within(&list, &stated(cx, 1)?)?;
-    set_list(cx, 0, Some(ListFact { item, ..list }));
+    let Some(list) = parts(cx, (0, 2), several_shapes)? else { return Ok(()) };
+    let list = stated_of(list, stated(cx, 1)?)?;
+    set_list(cx, 0, Some(list));
     Ok(())
 }
 
 pub(super) fn array_split(cx: &mut InferCx<'_>) -> Result<()> {
-    let Some(list) = parts(cx, 1, 2)? else { return Ok(()) };
-    let list = match cx.list(list_at(cx.inputs, 3)) {
+    let array = cx.list(list_at(cx.inputs, 3));
+    let is_one = array.is_some_and(|array| array.said.is_one);
+    let Some(list) = parts(cx, (1, 2), if is_one { other_than_said } else { several_shapes })? else { return Ok(()) };
+    let list = match array {
         Some(array) => {
             if let (Some(size), Some(parts)) = (array.length, list.length)
                 && size != parts
@@ -107,7 +123,8 @@ pub(super) fn array_split(cx: &mut InferCx<'_>) -> Result<()> {
                 )));
             }
             let is_full = !array.is_sum && list.length.is_some();
-            ListFact { item: within(&list, &array.item)?, grows: array.grows, is_sum: array.is_sum, is_full, ..list }
+            let (item, said) = (within(array, &list.item)?, array.said.clone());
+            ListFact { item, said, grows: array.grows, is_sum: array.is_sum, is_full, ..list }
         }
         None => list,
     };

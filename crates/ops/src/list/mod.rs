@@ -16,7 +16,7 @@ use plimsoll_graph::{AttrsExt, HostTensor, PartialShape, Shape};
 
 use crate::infer::{InferFn, dim_of, int_vector, merge_shapes, shape_of_ints};
 use crate::registry::Gradient;
-use crate::{Each, InferCx, ListFact, ListOp, Lower, OpRules};
+use crate::{Each, InferCx, ListFact, ListOp, Lower, OpRules, Said};
 
 /// Larger tensors than this are not kept in mind.
 const MOST_KNOWN: u64 = 1024;
@@ -94,10 +94,16 @@ fn stated(cx: &InferCx<'_>, index: usize) -> Result<PartialShape> {
     }
 }
 
+/// A list of so many tensors, whose operation says a shape.
+fn said(data_type: DataType, shape: PartialShape, length: Option<u64>) -> ListFact {
+    ListFact { said: Said { shape: shape.clone(), is_one: false }, ..of_length(data_type, shape, length) }
+}
+
 /// A list of so many tensors, of which nothing but the shape is known.
 fn of_length(data_type: DataType, item: PartialShape, length: Option<u64>) -> ListFact {
     ListFact {
         data_type,
+        said: Said::NOTHING,
         item,
         room: length,
         limit: None,
@@ -133,7 +139,7 @@ fn empty(cx: &mut InferCx<'_>) -> Result<()> {
     set_list(
         cx,
         0,
-        Some(ListFact { room, limit: room, length: Some(0), most: Some(0), each: Each::Nothing, ..of_length(data_type, item, None) }),
+        Some(ListFact { room, limit: room, length: Some(0), most: Some(0), each: Each::Nothing, ..said(data_type, item, None) }),
     );
     Ok(())
 }
@@ -141,27 +147,46 @@ fn empty(cx: &mut InferCx<'_>) -> Result<()> {
 fn reserve(cx: &mut InferCx<'_>) -> Result<()> {
     let count = size(cx, 1)?;
     let (data_type, item) = (cx.attrs().data_type("element_dtype")?, stated_item(cx)?);
-    set_list(cx, 0, Some(of_length(data_type, item, count)));
+    set_list(cx, 0, Some(said(data_type, item, count)));
     Ok(())
 }
 
 fn from_tensor(cx: &mut InferCx<'_>) -> Result<()> {
     let tensor = cx.with_rank_at_least(0, 1)?.map(<[Option<u64>]>::to_vec);
     let data_type = cx.attrs().data_type("element_dtype")?;
-    let list = tensor.map(|dims| {
-        let list = of_length(data_type, PartialShape(Some(dims[1..].to_vec())), dims[0]);
-        Ok::<_, Error>(ListFact { item: within(&list, &stated(cx, 1)?)?, ..list })
-    });
+    let list = tensor.map(|dims| stated_of(of_length(data_type, PartialShape(Some(dims[1..].to_vec())), dims[0]), stated(cx, 1)?));
     let list = list.transpose()?;
     set_list(cx, 0, list);
     Ok(())
 }
 
 /// The shape of the tensors of a list where each has to be of the shape `item`, too.
+///
+/// # Errors
+/// INVALID_ARGUMENT where the list's operation says another one; UNIMPLEMENTED where only its other tensors have another one.
 fn within(list: &ListFact, item: &PartialShape) -> Result<PartialShape> {
-    merge_shapes(&list.item, item).map_err(|_| {
-        Error::invalid_argument(format!("Tried to read or set a tensor of shape {item} in a list of tensors of shape {}", list.item))
-    })
+    let Said { shape, is_one } = &list.said;
+    merge_shapes(shape, item).map_err(|_| other_than_said(shape, item))?;
+    merge_shapes(&list.item, item).map_err(|_| if *is_one { other_than_said(&list.item, item) } else { several_shapes(&list.item, item) })
+}
+
+/// A list of tensors of which an operation states a shape.
+///
+/// # Errors
+/// INVALID_ARGUMENT where they have another one.
+fn stated_of(list: ListFact, stated: PartialShape) -> Result<ListFact> {
+    let item = merge_shapes(&list.item, &stated).map_err(|_| other_than_said(&list.item, &stated))?;
+    Ok(ListFact { item, said: Said { shape: stated, ..list.said }, ..list })
+}
+
+fn other_than_said(said: &PartialShape, item: &PartialShape) -> Error {
+    Error::invalid_argument(format!("Tried to read or set a tensor of shape {item} in a list of tensors of shape {said}"))
+}
+
+/// TensorFlow has lists whose tensors have several shapes.
+pub(crate) fn several_shapes(one: &PartialShape, other: &PartialShape) -> Error {
+    Error::unimplemented(format!("not yet: a list of tensors of several shapes: {one} and {other}"))
+        .with_remedy("pad the tensors to one shape, or keep those of each shape in a list of their own")
 }
 
 /// The list at input `list`, whose tensors are of the shape `item`, too.
@@ -348,7 +373,9 @@ fn array(cx: &mut InferCx<'_>) -> Result<()> {
     let item = cx.attrs().shape("element_shape").cloned().unwrap_or_else(|_| PartialShape::unknown());
     let data_type = cx.attrs().data_type("dtype")?;
     let grows = cx.attrs().bool("dynamic_size").unwrap_or(false);
-    set_list(cx, 1, Some(ListFact { grows, ..of_length(data_type, item, count) }));
+    let list = said(data_type, item, count);
+    let is_one = cx.attrs().bool("identical_element_shapes").unwrap_or(false);
+    set_list(cx, 1, Some(ListFact { grows, said: Said { is_one, ..list.said }, ..list }));
     Ok(())
 }
 

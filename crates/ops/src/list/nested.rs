@@ -4,6 +4,7 @@
 use plimsoll_base::{DataType, Error, Result};
 use plimsoll_graph::PartialShape;
 
+use crate::infer::merge_shapes;
 use crate::{Each, InferCx, ListFact};
 
 /// Bytes of a block before the rows: the length.
@@ -93,7 +94,13 @@ pub(super) fn read_from(cx: &mut InferCx<'_>, list: usize, stated: PartialShape,
         return Ok(None);
     };
     if !list.is_nested() {
-        let list = ListFact { item: super::within(list, &stated)?, ..list.clone() };
+        let said = &list.said.shape;
+        // A pop is not held against what the list's operation says.
+        if output == 0 && merge_shapes(said, &stated).is_err() {
+            return Err(super::other_than_said(said, &stated));
+        }
+        let item = merge_shapes(&list.item, &stated).map_err(|_| super::several_shapes(&list.item, &stated))?;
+        let list = ListFact { item, ..list.clone() };
         cx.set(output, list.item.clone());
         return Ok(Some(list));
     }

@@ -4,6 +4,7 @@ use plimsoll_base::{DataType, Error, Result};
 use plimsoll_graph::{AttrValue, PartialShape};
 
 use super::{of_length, set_list};
+use crate::infer::merge_shapes;
 use crate::{InferCx, ListFact};
 
 /// OptionalFromValue(components).
@@ -53,6 +54,8 @@ pub(super) fn value(cx: &mut InferCx<'_>) -> Result<()> {
     if list.data_type != cx.outputs[0].data_type && list.data_type != DataType::Variant {
         return Err(Error::invalid_argument(format!("an optional of {} is read as {}", list.data_type, cx.outputs[0].data_type)));
     }
-    cx.set(0, super::within(list, &stated.unwrap_or_else(PartialShape::unknown))?);
+    let item = stated
+        .map_or(Ok(list.item.clone()), |stated| merge_shapes(&list.item, &stated).map_err(|_| super::other_than_said(&list.item, &stated)));
+    cx.set(0, item?);
     Ok(())
 }
