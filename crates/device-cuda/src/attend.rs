@@ -27,6 +27,9 @@ const COLUMNS: u64 = 8;
 const OF_SCORE: f64 = 8.0;
 const OF_GRADIENT: f64 = 12.0;
 
+/// Bytes of each share, or of its gradient, that are read and written once more where some drop out.
+const OF_KEPT: f64 = 4.0;
+
 /// A request that is attention, or its gradient.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Attending {
@@ -111,15 +114,16 @@ impl Attending {
     /// The predicted seconds of what is between these, at least.
     pub fn moved_seconds(&self, spec: &DeviceSpec) -> f64 {
         let scores = self.of.scores().into_iter().map(|size| size as f64).product::<f64>();
-        moved_seconds(spec, scores * if self.is_gradient { OF_GRADIENT } else { OF_SCORE })
+        let of_kept = if self.of.kept.is_some() { OF_KEPT } else { 0.0 };
+        moved_seconds(spec, scores * (of_kept + if self.is_gradient { OF_GRADIENT } else { OF_SCORE }))
     }
 
     /// What runs: the engine, on the request's arguments and scratch.
     pub fn emitted(&self, engine: &EngineName, limits: EngineLimits) -> Emitted {
         let plan = self.plan();
         let scratch = plan.scratch();
-        let of_bias = u32::from(self.of.bias.is_some());
-        let arguments = if self.is_gradient { 9 + of_bias } else { 4 + of_bias + u32::from(self.of.sums) };
+        let added = u32::from(self.of.bias.is_some()) + u32::from(self.of.kept.is_some());
+        let arguments = if self.is_gradient { 9 + added } else { 4 + added + u32::from(self.of.sums) };
         let further = (1..=scratch.len() as u32).map(KernelArg::Between);
         let tensors = (0..arguments).map(KernelArg::Argument).chain(further).collect();
         let between = [engine.workspace.0].into_iter().chain(scratch).collect();

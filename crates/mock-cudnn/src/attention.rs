@@ -13,9 +13,15 @@ use crate::engines::{COMPILES, Engine, TENSOR_CORE};
 
 /// `cudnnPointwiseMode_t`.
 pub const MULTIPLY: c_int = 1;
+pub const DIVIDE: c_int = 6;
 pub const SUBTRACT: c_int = 9;
 const EXPONENTIAL: c_int = 13;
+const LOGARITHM: c_int = 15;
 const IDENTITY: c_int = 21;
+
+/// `cudnnReduceTensorOp_t`.
+const SUM: c_int = 0;
+const MAXIMUM: c_int = 3;
 
 /// The knob of engines that add in order.
 const IN_ORDER: (c_int, i64) = (14, 4);
@@ -39,9 +45,21 @@ pub struct Forward {
 pub enum Operation {
     Forward(Box<Forward>),
     OnEach(OnEach),
-    Product { a: Tensor, b: Tensor, to: Tensor },
-    Sums { from: Tensor, to: Tensor },
-    Seen { from: Tensor, to: Tensor },
+    Product {
+        a: Tensor,
+        b: Tensor,
+        to: Tensor,
+    },
+    /// What a reduction makes of rows.
+    Reduced {
+        operator: c_int,
+        from: Tensor,
+        to: Tensor,
+    },
+    Seen {
+        from: Tensor,
+        to: Tensor,
+    },
 }
 
 impl Operation {
@@ -55,7 +73,7 @@ impl Operation {
             }
             Operation::OnEach(each) => ([&each.from].into_iter().chain(&each.second).collect(), vec![&each.to]),
             Operation::Product { a, b, to } => (vec![a, b], vec![to]),
-            Operation::Sums { from, to } | Operation::Seen { from, to } => (vec![from], vec![to]),
+            Operation::Reduced { from, to, .. } | Operation::Seen { from, to } => (vec![from], vec![to]),
         }
     }
 }
@@ -140,15 +158,23 @@ impl Attention {
         };
         let is_narrow = |tensor: &Tensor| matches!(tensor.data_type, 2 | 9);
         let is_wide = |tensor: &Tensor| is_narrow(tensor) && tensor.sizes[3] % 8 == 0 && tensor.strides[3] == 1;
-        match &self.0[..] {
-            [Operation::Forward(forward)] => {
+        // The real one ends the program where such a tensor is of another type.
+        let are_floats = self.in_memory().iter().all(|tensor| matches!(tensor.data_type, 0 | 2 | 9));
+        match (&self.0[..], word(&self.0).as_str()) {
+            ([Operation::Forward(forward)], _) => {
                 let Forward { q, k, v, result, .. } = &**forward;
                 let is_there = [q, k, v, result].into_iter().all(is_wide);
                 if is_there { vec![engine(9, &[(40, 3), (41, 2), (24, 1), (38, 0), (27, 0)], 256)] } else { Vec::new() }
             }
-            operations if is_gradient(operations) => {
-                let Some(Operation::OnEach(first)) = operations.first() else { return Vec::new() };
-                if !is_wide(&first.from) {
+            ([Operation::Product { a: q, .. }, .., Operation::Product { a: weights, b: v, to }], FORWARD | FORWARD_WITH_BIAS) => {
+                // Weights are rounded, and logarithms of sums are a result.
+                let are_in_memory =
+                    self.in_memory().iter().any(|tensor| tensor.data_type == 0 && tensor.sizes == [&to.sizes[..3], &[1]].concat());
+                let is_there = [q, v, to].into_iter().all(is_wide) && is_narrow(weights) && are_floats && are_in_memory;
+                if is_there { vec![engine(2, &KNOBS_OF_PARTS, 256)] } else { Vec::new() }
+            }
+            ([Operation::OnEach(first), ..], word) if GRADIENTS.contains(&word) => {
+                if !is_wide(&first.from) || !are_floats {
                     return Vec::new();
                 }
                 vec![engine(6, &[(40, 2), (41, 1), (24, 2), (38, 0), (27, 0)], 256)]
@@ -159,7 +185,7 @@ impl Attention {
 
     /// The same engine, which adds in order: it wants a word for each block of rows, and has no note that the other one does not.
     pub fn ordered(&self, engine: &Engine) -> Option<Engine> {
-        let Some(Operation::OnEach(first)) = self.0.first() else { return None };
+        let Some(Operation::OnEach(first)) = self.0.first().filter(|_| GRADIENTS.contains(&&*word(&self.0))) else { return None };
         let blocks: u64 = first.from.sizes[..2].iter().chain([&((first.from.sizes[2] + 31) / 32)]).map(|size| *size as u64).product();
         let knobs = engine.knobs.iter().copied().chain([IN_ORDER]).collect();
         Some(Engine { knobs, workspace: engine.workspace + 4 * blocks, ..engine.clone() })
@@ -190,24 +216,37 @@ impl Attention {
     }
 }
 
-/// Whether a graph is the gradient of attention: its products, sums and operations in order, with or without what is added to scores.
-fn is_gradient(operations: &[Operation]) -> bool {
+/// Graphs of attention whose shares drop out: with and without what is added to scores.
+const FORWARD: &str = "p*m-esl+/**p";
+const FORWARD_WITH_BIAS: &str = "p*+m-esl+/**p";
+
+/// Gradients of attention: with and without what is added to scores, and with and without shares that drop out.
+const GRADIENTS: [&str; 4] = ["*s*p*-evpp-**vpvpi", "*s*p*+-evpp-**vpvpi", "*s*p*-e**vpp**-**vpvpi", "*s*p*+-e**vpp**-**vpvpi"];
+
+/// The knobs of the engine for attention by its parts.
+const KNOBS_OF_PARTS: [(c_int, i64); 5] = [(40, 3), (41, 2), (24, 1), (38, 0), (27, 0)];
+
+/// The operations of a graph in their order, a letter for each.
+fn word(operations: &[Operation]) -> String {
     let letter = |operation: &Operation| match operation {
         Operation::OnEach(each) => match each.mode {
-            MULTIPLY => '*',
             ADD => '+',
+            MULTIPLY => '*',
+            DIVIDE => '/',
             SUBTRACT => '-',
             EXPONENTIAL => 'e',
+            LOGARITHM => 'l',
             IDENTITY => 'i',
             _ => '?',
         },
         Operation::Product { .. } => 'p',
-        Operation::Sums { .. } => 's',
+        Operation::Reduced { operator: SUM, .. } => 's',
+        Operation::Reduced { operator: MAXIMUM, .. } => 'm',
+        Operation::Reduced { .. } => '?',
         Operation::Seen { .. } => 'v',
         Operation::Forward(_) => '?',
     };
-    let word: String = operations.iter().map(letter).collect();
-    ["*s*p*-evpp-**vpvpi", "*s*p*+-evpp-**vpvpi"].contains(&&*word)
+    operations.iter().map(letter).collect()
 }
 
 impl Operation {
@@ -228,8 +267,10 @@ impl Operation {
                     match *mode {
                         ADD => one + other,
                         MULTIPLY => one * other,
+                        DIVIDE => one / other,
                         SUBTRACT => one - other,
                         EXPONENTIAL => one.exp(),
+                        LOGARITHM => one.ln(),
                         _ => one,
                     }
                 });
@@ -242,8 +283,11 @@ impl Operation {
                 });
                 vec![(to, made)]
             }
-            Operation::Sums { from, to } => {
-                let made = filled(to, &|[x, y, row, _]| (0..from.sizes[3]).map(|column| at(from, [x, y, row, column])).sum());
+            Operation::Reduced { operator, from, to } => {
+                let made = filled(to, &|[x, y, row, _]| {
+                    let values = (0..from.sizes[3]).map(|column| at(from, [x, y, row, column]));
+                    if *operator == MAXIMUM { values.fold(f32::NEG_INFINITY, f32::max) } else { values.sum() }
+                });
                 vec![(to, made)]
             }
             Operation::Seen { from, to } => {

@@ -46,8 +46,10 @@ pub enum Made {
     OnEach(OnEach),
     /// Of a graph of attention.
     Operation(Operation),
-    /// What a product or a reduction is: floats, and sums.
+    /// What a product is: floats.
     Arithmetic,
+    /// `cudnnReduceTensorOp_t`, of floats.
+    Reduction(c_int),
     Statistics(Statistics),
     Graph(Graph),
     /// A card's properties, as JSON.

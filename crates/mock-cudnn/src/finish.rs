@@ -5,7 +5,7 @@ use std::ffi::c_int;
 
 use serde_json::Value;
 
-use crate::attention::{Attention, Forward, MULTIPLY, Operation, SUBTRACT};
+use crate::attention::{Attention, DIVIDE, Forward, MULTIPLY, Operation, SUBTRACT};
 use crate::attributes::{first_of, kind};
 use crate::behind::{ADD, Behind, GREATER, OnEach, SELECT, Statistics};
 use crate::convolution::{Convolution, Tensor, Window};
@@ -62,7 +62,9 @@ fn made(of: c_int, state: &State) -> Answer<Made> {
         // It is an addition where nothing is said.
         kind::POINTWISE => Ok(Made::Pointwise(state.number(0).unwrap_or(ADD))),
         kind::ON_EACH => on_each(state).map(Made::OnEach),
-        kind::PRODUCT | kind::REDUCTION => Ok(Made::Arithmetic),
+        kind::PRODUCT => Ok(Made::Arithmetic),
+        // It is a sum where nothing is said.
+        kind::REDUCTION => Ok(Made::Reduction(state.number(1600).unwrap_or(0))),
         kind::MULTIPLIED | kind::REDUCED | kind::SEEN => operation(of, state).map(Made::Operation),
         kind::ATTENTION => attention(state).map(Made::Operation),
         kind::STATISTICS => statistics(state).map(Made::Statistics),
@@ -152,7 +154,7 @@ fn on_each(state: &State) -> Answer<OnEach> {
     };
     let (Some(from), Some(to)) = (tensor(751)?, tensor(753)?) else { return because(BAD, "no tensor, or no result") };
     let (second, choice) = (tensor(752)?, tensor(758)?);
-    if second.is_none() && [ADD, MULTIPLY, SUBTRACT, GREATER, SELECT].contains(&mode) || choice.is_none() && mode == SELECT {
+    if second.is_none() && [ADD, MULTIPLY, DIVIDE, SUBTRACT, GREATER, SELECT].contains(&mode) || choice.is_none() && mode == SELECT {
         return because(BAD, "an operation of fewer tensors than it has");
     }
     Ok(OnEach { mode, from, second, choice, to })
@@ -184,7 +186,14 @@ fn operation(of: c_int, state: &State) -> Answer<Operation> {
             };
             if fit { Ok(Operation::Product { a, b, to }) } else { because(BAD, "matrices that do not fit each other") }
         }
-        kind::REDUCED => Ok(Operation::Sums { from: wanted(state, 1610, BAD)?, to: wanted(state, 1611, BAD)? }),
+        kind::REDUCED => {
+            let operator = match state.other(1612).map(|other| other.made()) {
+                Some(Ok(Made::Reduction(operator))) => operator,
+                Some(_) => return because(BAD, "a reduction that is none"),
+                None => 0,
+            };
+            Ok(Operation::Reduced { operator, from: wanted(state, 1610, BAD)?, to: wanted(state, 1611, BAD)? })
+        }
         _ => {
             let (from, to) = (wanted(state, 2200, BAD)?, wanted(state, 2201, BAD)?);
             if from.elements() != to.elements() {

@@ -24,7 +24,7 @@ use crate::random::{Distribution, Random, SeedSource};
 use crate::reduce::Reduction;
 use crate::row_wise::{RowWise, Span};
 use crate::rows::{RowOperand, UpdateRows};
-use crate::scaled_attention::{ScaledAttention, ScoreBias};
+use crate::scaled_attention::{KeptShares, ScaledAttention, ScoreBias};
 use crate::window::Layout;
 
 /// The bytes of each argument of a request.
@@ -216,6 +216,9 @@ fn of_scaled_attention(request: &ScaledAttention, is_gradient: bool) -> Result<A
     elements(&request.scores())?;
     let mut inputs = vec![q, k, v];
     if let Some(ScoreBias { data_type, sizes }) = request.bias {
+        inputs.push(tensor(data_type, &sizes)?);
+    }
+    if let Some(KeptShares { data_type, sizes, .. }) = request.kept {
         inputs.push(tensor(data_type, &sizes)?);
     }
     if is_gradient {

@@ -7,11 +7,11 @@ use serde::{Deserialize, Serialize};
 /// Q is `[batch, heads, rows, width]`, K `[batch, heads, keys, width]`, V `[batch, heads, keys, value_width]`, and the result
 /// `[batch, heads, rows, value_width]`. Each lies dense, heads or rows first. A gradient lies as the tensor that it is by.
 ///
-/// Arguments: Q, K, V, the bias where there is one, the result, and with `sums` the logarithm of the sum of each row's exponentials:
-/// floats `[batch, heads, rows]`.
+/// Arguments: Q, K, V, the bias where there is one, what is kept where shares drop out, the result, and with `sums` the logarithm of the sum of
+/// each row's exponentials: floats `[batch, heads, rows]`.
 ///
-/// Those of the gradient: Q, K, V, the bias where there is one, the result, these logarithms, the gradient by the result; the gradients by Q, K
-/// and V. The shares are computed anew.
+/// Those of the gradient: Q, K, V, the bias where there is one, what is kept where shares drop out, the result, these logarithms, the gradient by
+/// the result; the gradients by Q, K and V. The shares are computed anew.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ScaledAttention {
     /// The type of Q, K, V, the result and all gradients: half or bfloat16.
@@ -33,6 +33,9 @@ pub struct ScaledAttention {
     /// What is added to scores.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bias: Option<ScoreBias>,
+    /// What shares are multiplied by: only of an attention whose logarithms are a result.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kept: Option<KeptShares>,
     /// Whether the logarithms are a result: always of the gradient's attention.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub sums: bool,
@@ -75,6 +78,17 @@ pub struct ScoreBias {
     pub sizes: [u64; 4],
 }
 
+/// A tensor and a number by which shares are multiplied, in floats, before they are rounded: with zeros in the tensor these shares drop out.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct KeptShares {
+    /// Float, or the type of the others.
+    pub data_type: DataType,
+    /// Each is the size of the scores, `[batch, heads, rows, keys]`, or 1.
+    pub sizes: [u64; 4],
+    /// The number.
+    pub factor: f32,
+}
+
 impl ScaledAttention {
     /// The sizes of Q and of the gradient by it; those of K; of V; of the result.
     pub fn sizes(&self) -> [[u64; 4]; 4] {
@@ -99,15 +113,18 @@ impl ScaledAttention {
     }
 
     /// # Errors
-    /// INVALID_ARGUMENT for other types, a scale that is no number, and a bias of other sizes.
+    /// INVALID_ARGUMENT for other types, a number that is none, a bias or kept shares of other sizes, and kept shares without logarithms.
     pub fn check(&self) -> Result<()> {
         let is_narrow = |data_type| matches!(data_type, DataType::Half | DataType::Bfloat16);
-        let is_fine = self.bias.is_none_or(|ScoreBias { data_type, sizes }| {
+        let is_fine = |data_type, sizes: [u64; 4]| {
             let is_of_type = data_type == DataType::Float || data_type == self.data_type;
             is_of_type && sizes.into_iter().zip(self.scores()).all(|(size, all)| size == 1 || size == all)
-        });
-        if !is_narrow(self.data_type) || !self.scale.is_finite() || !is_fine {
-            return Err(Error::invalid_argument("an attention of other types or with another bias than scores take"));
+        };
+        let is_biased = self.bias.is_none_or(|ScoreBias { data_type, sizes }| is_fine(data_type, sizes));
+        let are_kept =
+            self.kept.is_none_or(|KeptShares { data_type, sizes, factor }| is_fine(data_type, sizes) && factor.is_finite() && self.sums);
+        if !is_narrow(self.data_type) || !self.scale.is_finite() || !is_biased || !are_kept {
+            return Err(Error::invalid_argument("an attention of other types, or with another bias or kept shares than scores take"));
         }
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use plimsoll_base::{Code, DataType};
 use plimsoll_request::KernelRequest;
-use plimsoll_request::scaled_attention::{Lies, ScaledAttention, ScoreBias};
+use plimsoll_request::scaled_attention::{KeptShares, Lies, ScaledAttention, ScoreBias};
 
 fn attention() -> ScaledAttention {
     let bias = Some(ScoreBias { data_type: DataType::Float, sizes: [2, 1, 5, 7] });
@@ -17,6 +17,7 @@ fn attention() -> ScaledAttention {
         value_width,
         scale: 0.5,
         bias,
+        kept: None,
         sums: false,
         lies: [Lies::ByHeads; 4],
     }
@@ -32,11 +33,19 @@ fn arguments_are_those_that_are_documented() {
     assert_eq!(of(KernelRequest::ScaledAttention(with_sums)), (vec![q, k, v, bias], vec![result, sums]));
     let without = ScaledAttention { bias: None, ..with_sums };
     assert_eq!(of(KernelRequest::ScaledAttentionGrad(without)), (vec![q, k, v, result, sums, result], vec![q, k, v]));
+    let kept = ScaledAttention { kept: Some(KeptShares { data_type: DataType::Half, sizes: [2, 3, 5, 1], factor: 1.25 }), ..with_sums };
+    let of_kept = 2 * 6 * 5;
+    assert_eq!(of(KernelRequest::ScaledAttention(kept)), (vec![q, k, v, bias, of_kept], vec![result, sums]));
+    assert_eq!(of(KernelRequest::ScaledAttentionGrad(kept)), (vec![q, k, v, bias, of_kept, result, sums, result], vec![q, k, v]));
 }
 
 #[test]
 fn what_makes_no_sense_is_refused() {
     let biased = |data_type, sizes| ScaledAttention { bias: Some(ScoreBias { data_type, sizes }), ..attention() };
+    let kept =
+        |data_type, sizes, factor| ScaledAttention { kept: Some(KeptShares { data_type, sizes, factor }), sums: true, ..attention() };
+    let fine = kept(DataType::Half, [2, 3, 5, 7], 1.25);
+    assert!(fine.check().is_ok());
     let max = u64::MAX;
     for other in [
         ScaledAttention { data_type: DataType::Float, bias: None, ..attention() },
@@ -44,6 +53,11 @@ fn what_makes_no_sense_is_refused() {
         biased(DataType::Bfloat16, [1; 4]),
         biased(DataType::Float, [2, 3, 5, 8]),
         biased(DataType::Float, [3, 1, 1, 1]),
+        kept(DataType::Bool, [2, 3, 5, 7], 1.25),
+        kept(DataType::Half, [2, 3, 7, 5], 1.25),
+        kept(DataType::Float, [2, 3, 5, 7], f32::INFINITY),
+        // Only where the gradient's logarithms are a result.
+        ScaledAttention { sums: false, ..fine },
         ScaledAttention { batch: max, bias: None, ..attention() },
         ScaledAttention { rows: max, keys: max, bias: None, ..attention() },
         ScaledAttention { batch: 0, width: max, value_width: max, bias: None, ..attention() },
@@ -62,7 +76,7 @@ fn tensors_lie_by_heads_unless_it_is_said() {
     let (plain, by_rows) =
         (attention(), ScaledAttention { lies: [Lies::ByRows, Lies::ByHeads, Lies::ByRows, Lies::ByRows], ..attention() });
     let text = serde_json::to_string(&plain).unwrap();
-    assert!(!text.contains("lies"), "{text}");
+    assert!(!text.contains("lies") && !text.contains("kept"), "{text}");
     for of in [plain, by_rows] {
         let read: ScaledAttention = serde_json::from_str(&serde_json::to_string(&of).unwrap()).unwrap();
         assert_eq!(read, of);

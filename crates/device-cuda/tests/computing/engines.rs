@@ -16,7 +16,7 @@ use plimsoll_request::KernelRequest;
 use plimsoll_request::anchor::Anchor;
 use plimsoll_request::conv::ConvSpec;
 use plimsoll_request::product::ProductSpec;
-use plimsoll_request::scaled_attention::{Lies, ScaledAttention, ScoreBias};
+use plimsoll_request::scaled_attention::{KeptShares, Lies, ScaledAttention, ScoreBias};
 use plimsoll_request::window::{Axes, Layout, WindowAxis};
 
 use super::machine::Machine;
@@ -447,10 +447,41 @@ fn attention(planner: &Planner) -> String {
         ("columns by four by rows", DataType::Bfloat16, [2, 3, 16, 16, 12, 12], None, by_rows),
     ] {
         let [batch, heads, rows, keys, width, value_width] = sizes;
-        let of = ScaledAttention { data_type, batch, heads, rows, keys, width, value_width, scale: 0.125, bias, sums: true, lies };
+        let of =
+            ScaledAttention { data_type, batch, heads, rows, keys, width, value_width, scale: 0.125, bias, kept: None, sums: true, lies };
         for (word, is_gradient) in [("attention", false), ("gradient", true)] {
             let plan = GraphPlan::Attention(AttentionPlan { of, is_gradient });
             let said = first_of(planner, &plan, EngineLimits::default(), name.starts_with("uneven"));
+            writeln!(text, "{name}, {word}: {said}").unwrap();
+        }
+    }
+    text
+}
+
+/// As [`attention`], where shares drop out.
+fn dropping(planner: &Planner) -> String {
+    let mut text = String::new();
+    let causal = Some(ScoreBias { data_type: DataType::Float, sizes: [1, 1, 1024, 1024] });
+    let padded = |batch, keys| Some(ScoreBias { data_type: DataType::Float, sizes: [batch, 1, 1, keys] });
+    let (by_heads, keras) = ([Lies::ByHeads; 4], [Lies::ByRows, Lies::ByHeads, Lies::ByHeads, Lies::ByHeads]);
+    let (bfloat16, half, float) = (DataType::Bfloat16, DataType::Half, DataType::Float);
+    for (name, data_type, sizes, bias, (kept, of_kept), lies) in [
+        ("GPT-2", bfloat16, [16, 12, 1024, 1024, 64, 64], causal, (bfloat16, [16, 12, 1024, 1024]), by_heads),
+        ("BERT", half, [64, 12, 128, 128, 64, 64], padded(64, 128), (half, [64, 12, 128, 128]), by_heads),
+        ("Keras", bfloat16, [64, 12, 128, 128, 64, 64], padded(64, 128), (bfloat16, [64, 12, 128, 128]), keras),
+        ("floats that are kept", bfloat16, [2, 3, 16, 24, 64, 64], None, (float, [2, 3, 16, 24]), by_heads),
+        ("uneven", bfloat16, [2, 3, 7, 13, 24, 40], padded(2, 13), (bfloat16, [2, 3, 7, 13]), [Lies::ByRows; 4]),
+        ("the same for all heads", bfloat16, [2, 3, 16, 24, 64, 64], None, (bfloat16, [2, 1, 16, 24]), by_heads),
+        ("the same for all rows", half, [2, 3, 16, 24, 64, 64], None, (half, [1, 1, 1, 24]), by_heads),
+        ("wide", half, [1, 1, 33, 100, 256, 256], None, (half, [1, 1, 33, 100]), by_heads),
+        ("columns by four", bfloat16, [2, 3, 16, 16, 12, 12], None, (bfloat16, [2, 3, 16, 16]), by_heads),
+    ] {
+        let [batch, heads, rows, keys, width, value_width] = sizes;
+        let kept = Some(KeptShares { data_type: kept, sizes: of_kept, factor: 1.25 });
+        let of = ScaledAttention { data_type, batch, heads, rows, keys, width, value_width, scale: 0.125, bias, kept, sums: true, lies };
+        for (word, is_gradient) in [("attention", false), ("gradient", true)] {
+            let plan = GraphPlan::Attention(AttentionPlan { of, is_gradient });
+            let said = first_of(planner, &plan, EngineLimits::default(), name == "uneven");
             writeln!(text, "{name}, {word}: {said}").unwrap();
         }
     }
@@ -489,6 +520,15 @@ fn attention_has_engines_where_there_is_a_driver() {
     let Some(Asked { planner, without, said }) = Asked::of(test, "engines-attention", attention) else { return };
     assert!(without.lines().count() == 22 && !without.contains(": engine "), "{without}");
     is_recorded(&planner, "_attention", &said);
+}
+
+/// As [`gradients_of_relu_have_engines_where_there_is_a_driver`].
+#[test]
+fn attention_whose_shares_drop_out_has_engines_where_there_is_a_driver() {
+    let test = "engines::attention_whose_shares_drop_out_has_engines_where_there_is_a_driver";
+    let Some(Asked { planner, without, said }) = Asked::of(test, "engines-dropping", dropping) else { return };
+    assert!(without.lines().count() == 18 && !without.contains(": engine "), "{without}");
+    is_recorded(&planner, "_dropping", &said);
 }
 
 /// Those of halves are ready for some cards. cuDNN compiles the others, and asks the loader for the driver.

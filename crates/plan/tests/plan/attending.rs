@@ -1,6 +1,7 @@
 //! Attention of narrow floats as one work, and its gradient as another, for a library that computes these: where the pattern is there, and where
 //! something else needs a value of it.
 
+mod dropping;
 mod hidden;
 mod lying;
 
@@ -199,6 +200,7 @@ fn attention_is_one_work_and_its_gradient_another() {
                 value_width: width,
                 scale,
                 bias,
+                kept: None,
                 sums: is_trained,
                 lies: [Lies::ByHeads; 4],
             };
@@ -209,7 +211,7 @@ fn attention_is_one_work_and_its_gradient_another() {
 
 #[test]
 fn what_something_else_needs_stays() {
-    let other: [(&str, Between, Between); 8] = [
+    let other: [(&str, Between, Between); 7] = [
         (
             "shares that are fetched",
             |m, scores| m.scaled(scores),
@@ -269,15 +271,6 @@ fn what_something_else_needs_stays() {
                 m.op("Mul", &[floats, factor])
             },
             narrowed,
-        ),
-        (
-            "shares that drop out",
-            |m, scores| m.scaled(scores),
-            |m, shares| {
-                let kept = m.fed("kept", &[2, 3, 16, 16]);
-                let shares = m.op("Mul", &[shares, kept]);
-                narrowed(m, shares)
-            },
         ),
     ];
     for (what, score, share) in other {

@@ -66,6 +66,8 @@ impl Tries<'_> {
         for name in [1610, 1611, 1612] {
             self.made(&format!("sums without {name}"), 22, &without(of_rows.clone(), name));
         }
+        self.made("a reduction to the maximum", 21, &[numbers(1600, 18, &[3]), numbers(1601, 1, &[0])]);
+        self.made("a reduction without an operator", 21, &[numbers(1601, 1, &[0])]);
         let turned = virtual_(with(dense(23, 9, [2, 3, 24, 16]), integers(903, &[3 * 16 * 24, 16 * 24, 1, 24])));
         let seen = vec![others(2200, &[make(&scores(20))?]), others(2201, &[make(&turned)?])];
         self.made("a tensor seen otherwise", 31, &seen);
@@ -74,11 +76,11 @@ impl Tries<'_> {
         }
         let fewer = with(seen, others(2201, &[make(&virtual_(dense(23, 9, [2, 3, 24, 8])))?]));
         self.made("a tensor seen with fewer elements", 31, &fewer);
-        for (what, mode) in [("a product", 1), ("a difference", 9)] {
+        for (what, mode) in [("a product", 1), ("a difference", 9), ("a quotient", 6)] {
             let of = [others(750, &[backend.make(0, &of_mode(mode))?]), others(751, &[from]), others(753, &[to])];
             self.made(&format!("{what} of one tensor"), 13, &of);
         }
-        for (what, mode) in [("an exponential", 13), ("the same", 21)] {
+        for (what, mode) in [("an exponential", 13), ("the same", 21), ("a logarithm", 15)] {
             let of = [others(750, &[backend.make(0, &of_mode(mode))?]), others(751, &[from]), others(753, &[to])];
             self.made(what, 13, &of);
         }

@@ -9,13 +9,13 @@ use super::{Making, count, found, narrowed, planned_of};
 
 impl Making {
     /// A condition that is fed, as whether numbers are above zero.
-    fn condition(&mut self, name: &str, shape: &[u64]) -> Output {
+    pub fn condition(&mut self, name: &str, shape: &[u64]) -> Output {
         let (fed, zero) = (self.fed(name, shape), self.number(0.0));
         self.op("Greater", &[fed, zero])
     }
 
     /// `value` where the condition holds.
-    fn chosen(&mut self, condition: Output, value: Output, otherwise: f32) -> Output {
+    pub fn chosen(&mut self, condition: Output, value: Output, otherwise: f32) -> Output {
         let of = self.g.data_type(value);
         let (number, from) = (self.number(otherwise), DataType::Float);
         let number = if of == from { number } else { self.cast(number, of) };
@@ -85,9 +85,12 @@ fn shares_of_hidden_scores_may_be_zeros() {
     };
     let plan = planned_of(&SHAPE, false, |m, operands| build(m, operands, None));
     assert_eq!(found(&plan), (vec![masked(false, [2, 1, 1, 16])], 0));
-    // Another condition behind the softmax; and the gradient of this.
+    // With its gradient, which such rows have none of.
+    let plan = planned_of(&SHAPE, true, |m, operands| build(m, operands, None));
+    let of = ScaledAttention { lies: [Lies::ByHeads; 4], ..masked(true, [2, 1, 1, 16]) };
+    assert_eq!(found(&plan), (vec![of], 1));
+    // Another condition behind the softmax: by that shares drop out.
     assert_eq!(count(&planned_of(&SHAPE, false, |m, operands| build(m, operands, Some("other")))), (0, 0));
-    assert_eq!(count(&planned_of(&SHAPE, true, |m, operands| build(m, operands, None))), (0, 0));
 }
 
 /// A change of scores.

@@ -113,16 +113,21 @@ pub(super) fn before(works: &dyn Works, turned: &View, sizes: [u64; 4], is_turne
     lies(shape, axes, sizes).map(|lies| Lying { view, lies })
 }
 
-/// What a tensor of examples, heads, rows and columns is after it was transposed, where nothing else reads it, and that work.
-pub(super) fn after(works: &dyn Works, value: &View, sizes: [u64; 4]) -> Option<(WorkId, Lies)> {
+/// What a tensor of examples, heads, rows and columns is after it was transposed, where nothing else reads it, and that work. With `is_turned` columns
+/// are before rows until then.
+pub(super) fn after(works: &dyn Works, value: &View, sizes: [u64; 4], is_turned: bool) -> Option<(WorkId, Lies)> {
     let &[work] = works.readers(value.value) else { return None };
     let (shape, perm) = transposition(works, work)?;
-    if shape != sizes || works.is_kept(value.value) {
+    let [batch, heads, rows, columns] = sizes;
+    if shape != (if is_turned { [batch, heads, columns, rows] } else { sizes }) || works.is_kept(value.value) {
         return None;
     }
     // The dimensions of the result that are examples, heads, rows and columns.
     let mut axes = [0; 4];
     perm.iter().enumerate().for_each(|(axis, of)| axes[*of] = axis);
+    if is_turned {
+        axes.swap(2, 3);
+    }
     lies(perm.map(|axis| shape[axis]), axes, sizes).map(|lies| (work, lies))
 }
 

@@ -2,16 +2,19 @@
 //!
 //! The pattern begins with a product of Q and K: the scores. They are multiplied by a number, and a tensor is added to them or a condition hides some.
 //! The softmax follows, and the product with V. Between these, values may be cast to floats and back. Tensors lie by heads or by rows, and products of Einsum read
-//! them so. With the gradient the shares have its readers, too, and no others: then it computes them anew, and they are nowhere. Without it, tensors
-//! may be transposed before and after, too, and shares of hidden scores may be zeros in the graph.
+//! them so. Scores may have keys as rows before they are transposed, and shares of hidden scores may be zeros in the graph. With the gradient the
+//! shares have its readers, too, and no others: then it computes them anew, and they are nowhere. Some may drop out. Without the gradient, tensors may
+//! be transposed before and after, too.
 //!
-//! Not matched: scores that are changed in two ways, or multiplied behind that; shares that drop out; a tensor whose own gradient is wanted.
+//! Not matched: scores that are changed in two ways, or multiplied behind that; shares that drop out without a gradient; a tensor whose own gradient
+//! is wanted.
 
 mod gradient;
 mod lying;
 mod mask;
 mod reading;
 mod scores;
+mod weights;
 
 use plimsoll_base::DataType;
 use plimsoll_request::KernelRequest;
@@ -21,8 +24,9 @@ use plimsoll_request::scaled_attention::{Lies, ScaledAttention, ScoreBias};
 use self::gradient::Gradient;
 use self::lying::{Lying, Product, Side, after, before};
 use self::mask::Mask;
-use self::reading::{cast, chosen, is_same, maker, readers};
+use self::reading::{maker, readers};
 use self::scores::{Change, Scores};
+use self::weights::{Kept, Weights};
 use crate::fusion::{Becomes, Computes, Patch, Patched, ValueId, View, WorkId, Works};
 
 /// Attention that was found.
@@ -35,12 +39,18 @@ struct Found {
     mask: Option<(Mask, View)>,
     /// Whether shares of hidden scores are zeros, also where a row has no others.
     are_zeros: bool,
+    /// What is kept where shares drop out.
+    kept: Option<Kept>,
+    /// Q as the product reads it that has keys as rows, with its columns before its rows.
+    turned: Option<View>,
     /// The works but for the last product: these are gone.
     gone: Vec<WorkId>,
     softmax: WorkId,
     /// What the softmax makes, and what the last product reads: the same, unless it is cast.
     shares: View,
     weights: View,
+    /// The work that reads the shares, unless these are the weights.
+    behind: Option<WorkId>,
     /// Values between, from the first product on, which only the next work reads.
     inside: Vec<ValueId>,
 }
@@ -50,7 +60,7 @@ struct Found {
 enum Search {
     /// Those that have their gradient.
     Plain,
-    /// Transpositions, and choices behind the softmax, too.
+    /// Transpositions of each tensor, too.
     Far,
 }
 
@@ -58,7 +68,7 @@ enum Search {
 pub(super) fn forward(works: &dyn Works, work: WorkId) -> Option<Patch> {
     let found = Found::at(works, work, Search::Far)?;
     let are_alone = [&found.shares, &found.weights].into_iter().all(|value| readers(works, value).len() == 1);
-    if !are_alone || !found.is_whole(works, work, &found.gone) {
+    if !are_alone || found.kept.is_some() || !found.is_whole(works, work, &found.gone) {
         return None;
     }
     // The result as it is when it has been transposed.
@@ -66,7 +76,7 @@ pub(super) fn forward(works: &dyn Works, work: WorkId) -> Option<Patch> {
     let [_, _, _, sizes] = found.of.sizes();
     let made = View { value: result, data_type: found.of.data_type, shape: sizes.into() };
     let moved = match found.of.lies[3] {
-        Lies::ByHeads => after(works, &made, sizes).filter(|(moved, _)| works.absorbs(*moved, work)),
+        Lies::ByHeads => after(works, &made, sizes, false).filter(|(moved, _)| works.absorbs(*moved, work)),
         Lies::ByRows => None,
     };
     let (last, mut of, mut gone) = (moved.map_or(work, |(moved, _)| moved), found.of, found.gone.clone());
@@ -118,18 +128,43 @@ pub(super) fn with_gradient(works: &dyn Works, work: WorkId) -> Option<Patch> {
     let &[result] = works.outputs(work) else { return None };
     let [q_sizes, _, _, sizes] = of.sizes();
     let result = View { value: result, data_type: of.data_type, shape: sizes.into() };
-    let read = inputs.iter().cloned().chain([result.clone(), sums.clone(), gradient]).collect();
     let mut made: Vec<_> = last.iter().flat_map(|one| works.outputs(*one)).copied().collect();
     let joined: Vec<WorkId> = gone.into_iter().chain([by_v, by_k]).collect();
-    let mut patch = patch.join(&found.gone, work, Becomes::Request(becomes), inputs, vec![result.value, sums.value]);
-    let Some(seen) = seen else { return Some(patch.join(&joined, by_q, Becomes::Request(computes), read, made)) };
-    // Rows of Q that were zeros have no gradient.
-    let bytes = computes.arguments().ok()?.outputs.first().copied()?;
-    let whole = View { value: patch.value(bytes), data_type: of.data_type, shape: q_sizes.into() };
-    let of_q = std::mem::replace(made.first_mut()?, whole.value);
-    let (kept, reads) = seen.without_hidden(&Lying { view: whole, lies: of.lies[0] }, q_sizes).ok()?;
-    patch.works.push(Patched { work: by_q, is_new: true, joins: joined, becomes: Becomes::Request(computes), inputs: read, outputs: made });
-    Some(patch.change(by_q, kept, reads, vec![of_q]))
+    let reads = |gradient: View| inputs.iter().cloned().chain([result.clone(), sums.clone(), gradient]).collect();
+    let (becomes, computes) = (Becomes::Request(becomes), Becomes::Request(computes));
+    match seen {
+        None => {
+            let patch = patch.join(&found.gone, work, becomes, inputs.clone(), vec![result.value, sums.value]);
+            Some(patch.join(&joined, by_q, computes, reads(gradient), made))
+        }
+        // Rows that see nothing are zeros, and have no gradient.
+        Some(seen) if found.are_zeros => {
+            let whole = View { value: patch.value(bytes_of(&result)?), ..result.clone() };
+            let outputs = vec![whole.value, sums.value];
+            patch.works.push(Patched { work, is_new: true, joins: found.gone.clone(), becomes, inputs: inputs.clone(), outputs });
+            let (kept, read) = seen.without_hidden(&Lying { view: whole, lies: of.lies[3] }, sizes).ok()?;
+            let mut patch = patch.change(work, kept, read, vec![result.value]);
+            let seen_gradient = View { value: patch.value(bytes_of(&result)?), ..result.clone() };
+            let (kept, read) = seen.without_hidden(&Lying { view: gradient, lies: of.lies[3] }, sizes).ok()?;
+            let patch = patch.add(by_q, kept, read, vec![seen_gradient.value]);
+            Some(patch.join(&joined, by_q, computes, reads(seen_gradient), made))
+        }
+        // Rows of Q that were zeros have no gradient.
+        Some(seen) => {
+            let mut patch = patch.join(&found.gone, work, becomes, inputs.clone(), vec![result.value, sums.value]);
+            let whole = View { value: result.value, data_type: of.data_type, shape: q_sizes.into() };
+            let whole = View { value: patch.value(bytes_of(&whole)?), ..whole };
+            let of_q = std::mem::replace(made.first_mut()?, whole.value);
+            let (kept, read) = seen.without_hidden(&Lying { view: whole, lies: of.lies[0] }, q_sizes).ok()?;
+            let inputs = reads(gradient);
+            patch.works.push(Patched { work: by_q, is_new: true, joins: joined, becomes: computes, inputs, outputs: made });
+            Some(patch.change(by_q, kept, read, vec![of_q]))
+        }
+    }
+}
+
+fn bytes_of(view: &View) -> Option<u64> {
+    view.shape.bytes(view.data_type).ok().map(|bytes| bytes.0)
 }
 
 /// A patch with the works that hide scores, what attention reads then, and which rows are seen, where it matters.
@@ -144,16 +179,14 @@ impl Found {
     fn at(works: &dyn Works, work: WorkId, search: Search) -> Option<Found> {
         let values = Product::of(works, work)?;
         let [weights, v] = works.inputs(work) else { return None };
-        let (shares, between, kept) = shares(works, weights, search)?;
-        let softmax = maker(works, &shares)?;
+        let behind_shares = Weights::of(works, weights)?;
+        let Weights { shares, between, .. } = &behind_shares;
+        let softmax = maker(works, shares)?;
         let Computes::Request(KernelRequest::Nn(Nn::Softmax { log: false, rows, classes, .. })) = works.computes(softmax) else {
             return None;
         };
         let scores = works.inputs(softmax).first()?;
         let (above, Scores { scale, change, product: first, are_turned }) = Scores::of(works, scores)?;
-        if are_turned && search == Search::Plain {
-            return None;
-        }
         let product = Product::of(works, first)?;
         let [m, n, width] = product.sizes();
         let [keys_first, rows_first] = [[n, m], [m, n]];
@@ -196,11 +229,8 @@ impl Found {
             Change::Added(bias) => (Some(bias), None),
             Change::Hidden(condition) => (None, Some((Mask::of(works, &condition, all)?, condition))),
         };
-        // Shares are chosen by the same condition as scores.
-        let are_zeros = kept.is_some();
-        if kept.is_some_and(|kept| mask.as_ref().is_none_or(|(_, condition)| !is_same(works, condition, &kept))) {
-            return None;
-        }
+        let hidden = mask.as_ref().map(|(_, condition)| condition);
+        let (are_zeros, kept) = behind_shares.kept(works, product.data_type, &scores.shape, hidden)?;
         let bias = match (&added, &mask) {
             (Some(bias), _) => Some(ScoreBias { data_type: bias.data_type, sizes: sizes_of_added(&bias.shape, &scores.shape)? }),
             (None, Some((mask, _))) => Some(mask.bias()),
@@ -216,38 +246,49 @@ impl Found {
             value_width,
             scale,
             bias,
-            sums: false,
+            kept: kept.as_ref().map(|kept| kept.of),
+            sums: kept.is_some(),
             lies: [q.lies, k.lies, v.lies, result],
         };
         of.check().ok()?;
         let inside = std::iter::once(&first).chain(&above).chain(between.iter().skip(1)).flat_map(|work| works.outputs(*work));
         let inside = inside.copied().collect();
         // In the order in which they were.
-        let gone = [vec![first], above.into_iter().rev().collect(), vec![softmax], between.into_iter().rev().collect()].concat();
-        let (operands, weights) = ([q, k, v], weights.clone());
-        let found = Found { of, operands, added, mask, are_zeros, gone, softmax, shares, weights, inside };
+        let gone = [vec![first], above.into_iter().rev().collect(), vec![softmax], between.iter().rev().copied().collect()].concat();
+        let (operands, weights, shares, behind) = ([q, k, v], weights.clone(), shares.clone(), between.last().copied());
+        let turned = are_turned.then(|| b.clone());
+        let found = Found { of, operands, added, mask, are_zeros, kept, turned, gone, softmax, shares, weights, behind, inside };
         (are_plain && !found.gone.contains(&work)).then_some(found)
     }
 
     /// What attention reads whose tensors lie so, and the works that make it.
     fn hidden(&self, works: &dyn Works, lies: [Lies; 4], before: WorkId) -> Option<Hidden> {
         let mut inputs: Vec<View> = self.operands.iter().map(|operand| operand.view.clone()).chain(self.added.clone()).collect();
-        let Some((mask, _)) = &self.mask else { return Some(Hidden { patch: Patch::new(works), inputs, seen: None }) };
-        if !mask.is_of_rows(lies[if self.are_zeros { 3 } else { 0 }]) {
-            return None;
+        let (mut patch, mut seen) = (Patch::new(works), None);
+        if let Some((mask, _)) = &self.mask {
+            if !mask.is_of_rows(lies[if self.are_zeros { 3 } else { 0 }]) {
+                return None;
+            }
+            let (with_mask, made) = mask.make(patch, before).ok()?;
+            patch = with_mask;
+            inputs.push(made.bias.clone());
+            if !self.are_zeros {
+                let ([q, ..], [sizes, ..]) = (&self.operands, self.of.sizes());
+                let (kept, reads) = made.without_hidden(q, sizes).ok()?;
+                let shape = reads.last()?.shape.clone();
+                let bytes = shape.bytes(self.of.data_type).ok()?.0;
+                let value = patch.value(bytes);
+                patch = patch.add(before, kept, reads, vec![value]);
+                inputs[0] = View { value, data_type: self.of.data_type, shape };
+            }
+            seen = Some(made);
         }
-        let (mut patch, made) = mask.make(Patch::new(works), before).ok()?;
-        inputs.push(made.bias.clone());
-        if !self.are_zeros {
-            let ([q, ..], [sizes, ..]) = (&self.operands, self.of.sizes());
-            let (kept, reads) = made.without_hidden(q, sizes).ok()?;
-            let shape = reads.last()?.shape.clone();
-            let bytes = shape.bytes(self.of.data_type).ok()?.0;
-            let value = patch.value(bytes);
-            patch = patch.add(before, kept, reads, vec![value]);
-            inputs[0] = View { value, data_type: self.of.data_type, shape };
+        if let Some(kept) = &self.kept {
+            let (with_kept, made) = kept.make(patch, before).ok()?;
+            patch = with_kept;
+            inputs.push(made);
         }
-        Some(Hidden { patch, inputs, seen: Some(made) })
+        Some(Hidden { patch, inputs, seen })
     }
 
     /// Whether the works can be one with the last product, and values between have no reader but the next work.
@@ -256,27 +297,6 @@ impl Found {
         let all = [self.shares.value, self.weights.value].into_iter().chain(self.inside.iter().copied());
         are_alone && all.into_iter().all(|value| !works.is_kept(value)) && inner.iter().all(|other| works.absorbs(work, *other))
     }
-}
-
-/// The shares behind weights, the works between, last one first, and the condition by which shares are chosen.
-fn shares(works: &dyn Works, weights: &View, search: Search) -> Option<(View, Vec<WorkId>, Option<View>)> {
-    let (mut value, mut between, mut kept) = (weights.clone(), Vec::new(), None);
-    while let Some(work) = maker(works, &value) {
-        let Computes::Expr(expr, _) = works.computes(work) else { break };
-        let [output] = expr.outputs() else { return None };
-        let choice = chosen(works, work).filter(|chosen| chosen.otherwise == 0.0 && kept.is_none());
-        let of = match (works.inputs(work), choice) {
-            ([before], _) if cast(expr, *output).is_some() && before.elements() == value.elements() => before.clone(),
-            (_, Some(choice)) if search == Search::Far => {
-                kept = Some(choice.condition);
-                choice.of
-            }
-            _ => return None,
-        };
-        between.push(work);
-        value = of;
-    }
-    (search == Search::Far || between.len() <= 1).then_some((value, between, kept))
 }
 
 /// Examples and heads of scores.
