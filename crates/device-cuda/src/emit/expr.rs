@@ -5,6 +5,7 @@ use std::fmt::Write;
 use plimsoll_base::{DataType, Error, Result};
 use plimsoll_request::expr::{BinaryOp, Expr, Instr, Reg, Scalar, UnaryOp};
 
+use super::on_rows::Rows;
 use super::view::{Joined, broadcast};
 use super::write::{Index, Writer, computed, is_float, narrow, stored, widen};
 use super::{Emitted, FaultText, KernelArg, blocks, count};
@@ -17,6 +18,14 @@ pub(super) const FAULTS: [FaultText; 2] = [FaultText::DIVISION_BY_ZERO, FaultTex
 /// # Errors
 /// UNIMPLEMENTED for primitives without code, and for more operands than a launch has.
 pub(super) fn emit(expr: &Expr, shape: &[u64], operands: &[Vec<u64>]) -> Result<Emitted> {
+    emit_on(&Rows::default(), expr, shape, operands)
+}
+
+/// The same, of which some operands and results are rows.
+///
+/// # Errors
+/// As [`emit`].
+pub(super) fn emit_on(rows: &Rows, expr: &Expr, shape: &[u64], operands: &[Vec<u64>]) -> Result<Emitted> {
     let joined = broadcast(shape, operands)?;
     let elements = count(shape);
     let mut writer = Writer::new(Index::of(elements));
@@ -28,15 +37,18 @@ pub(super) fn emit(expr: &Expr, shape: &[u64], operands: &[Vec<u64>]) -> Result<
     for (operand, data_type) in expr.inputs().iter().enumerate() {
         writer.input(format!("p{operand}"), stored(*data_type)?, operand_arg(operand));
     }
+    let first = operands.len() + rows.arguments();
     for (output, data_type) in outputs.iter().enumerate() {
-        writer.output(format!("q{output}"), stored(*data_type)?, operand_arg(operands.len() + output));
+        writer.output(format!("q{output}"), stored(*data_type)?, operand_arg(first + output));
     }
     writer.size("n", elements as i64);
-    if function.can_fail {
+    if function.can_fail || !rows.is_empty() {
         writer.fault();
     }
+    let mut faults = if function.can_fail { FAULTS.to_vec() } else { Vec::new() };
+    rows.find(&mut writer, operands.len(), &mut faults)?;
 
-    let lanes = lanes(expr, &joined);
+    let lanes = rows.aligned(lanes(expr, &joined));
     let launch = Launch { expr, outputs: &outputs, joined: &joined, lanes, can_fail: function.can_fail };
     if joined.sizes.len() <= 1 {
         launch.flat(&mut writer)?;
@@ -44,8 +56,8 @@ pub(super) fn emit(expr: &Expr, shape: &[u64], operands: &[Vec<u64>]) -> Result<
         launch.rows(&mut writer)?;
     }
     let kernel = writer.finish("expr", blocks(elements.div_ceil(lanes)))?;
-    let faults = if function.can_fail { FAULTS.to_vec() } else { Vec::new() };
-    Ok(Emitted { kernels: vec![kernel], faults, in_place: in_place(expr, &joined, elements), ..Emitted::default() })
+    let in_place = rows.in_place(in_place(expr, &joined, elements), operands.len());
+    Ok(Emitted { kernels: vec![kernel], faults, in_place, ..Emitted::default() })
 }
 
 /// Operands that each thread reads whole before it writes results where they lie.

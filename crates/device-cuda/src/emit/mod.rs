@@ -18,6 +18,7 @@ mod lrn;
 mod movement;
 mod nn;
 mod norm;
+mod on_rows;
 mod pad;
 mod pool;
 mod product;
@@ -252,6 +253,7 @@ pub fn emit(request: &KernelRequest) -> Result<Emitted> {
     let mut emitted = match request {
         KernelRequest::Expr { expr, shape, operands } => expr::emit(expr, shape, operands)?,
         KernelRequest::Exprs(request) => exprs::emit(request)?,
+        KernelRequest::OnRows(on) => on_rows::emit(on)?,
         KernelRequest::Movement { element, movement } => movement::emit(*element, movement)?,
         KernelRequest::Reduction(reduction) => reduce::emit(reduction)?,
         KernelRequest::Nn(nn) => nn::emit(*nn)?,

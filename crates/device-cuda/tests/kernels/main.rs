@@ -20,6 +20,7 @@ mod hostile;
 mod machine;
 mod making;
 mod normalizing;
+mod on_rows;
 mod planted;
 mod pooled;
 mod sass;
@@ -99,6 +100,12 @@ fn expressions_of_integers() {
 #[test]
 fn expressions_of_several_groups() {
     check(expressions::of_groups(14));
+}
+
+#[test]
+fn expressions_on_rows() {
+    compare(&on_rows::on_rows(22));
+    compare(&on_rows::outside(23));
 }
 
 #[test]
