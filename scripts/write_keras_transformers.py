@@ -46,10 +46,16 @@ def transformer(batch, length, is_causal, dropout, is_trained):
 
     with eager_mode():
         loss(tf.zeros([1, length, WIDTH]), tf.ones([1, length], tf.bool))
-        variables = [variable for block in blocks for layer in block for variable in layer.trainable_variables]
+        layers = [layer for block in blocks for layer in block]
+        variables = [variable for layer in layers for variable in layer.trainable_variables]
+        # The states of random numbers, where shares drop out.
+        states = [variable for layer in layers for variable in layer.non_trainable_variables]
     start = tf1.zeros_initializer()
-    own = [tf1.get_variable(f"v{number}", variable.shape, initializer=start, use_resource=True) for number, variable in enumerate(variables)]
-    value, *gradients = traced(step if is_trained else loss, [x, seen], list(zip(variables, own)))
+    own = [
+        tf1.get_variable(f"v{number}", variable.shape, variable.value.dtype, initializer=start, use_resource=True)
+        for number, variable in enumerate(variables + states)
+    ]
+    value, *gradients = traced(step if is_trained else loss, [x, seen], list(zip(variables + states, own)))
     tf.identity(value, name="result")
     if is_trained:
         tf1.train.GradientDescentOptimizer(0.1).apply_gradients(list(zip(gradients, own)), name="train")
@@ -63,6 +69,8 @@ def main():
         "keras_causal": (16, 1024, True, 0.0, False),
         "keras_padded_train": (64, 128, False, 0.0, True),
         "keras_padded_dropout": (64, 128, False, 0.1, False),
+        "keras_padded_dropout_train": (64, 128, False, 0.1, True),
+        "keras_causal_dropout_train": (16, 1024, True, 0.1, True),
     }.items():
         graph = tf.Graph()
         with graph.as_default():
