@@ -288,6 +288,16 @@ fn attention_of_keras_is_cudnns_under_any_line() {
     assert_eq!((attention, gradients), (5 + 7, 5), "{engines:?}");
 }
 
+/// So is attention of which shares drop out in training: there it is the graph of its parts.
+#[test]
+fn attention_whose_shares_drop_out_is_cudnns_under_any_line() {
+    let Some(rig) = Rig::with_cudnn("dropout-cudnn", true) else { return };
+    let engines = engines_under_any_line(&rig, "keras_dropout_bf16");
+    let with = |begin: &str| engines.iter().filter(|name| name.starts_with(begin)).count();
+    let (parts, whole, gradients) = (with("cudnn-9.26.99/2/"), with("cudnn-9.26.99/9/"), with("cudnn-9.26.99/6/"));
+    assert_eq!((parts, whole, gradients), (4, 3, 4), "{engines:?}");
+}
+
 /// A training step whose feeds are small is one launch on a card as predictions know it, also where labels may be faults and cuDNN computes what is
 /// behind them.
 #[test]
