@@ -94,6 +94,13 @@ pub(crate) enum PartCut {
     Half(u64),
     /// That half: the first one, or the second one.
     Fixed(bool),
+    /// The first bytes: so many for the kernel of the fewest rows, and for the larger one.
+    First {
+        /// Of a call of the fewest rows.
+        fewest: u64,
+        /// Of a call of a row more.
+        larger: u64,
+    },
 }
 
 /// A call of a step: its number in the part, and the part.
@@ -135,6 +142,11 @@ impl PartArg {
         PartArg { of, cut: PartCut::Fixed(is_second) }
     }
 
+    /// The first bytes: so many for the kernel of the fewest rows, and for the larger one.
+    pub fn first(of: PartOf, fewest: u64, larger: u64) -> PartArg {
+        PartArg { of, cut: PartCut::First { fewest, larger } }
+    }
+
     /// Of the rows.
     pub fn rows(of: PartOf) -> PartArg {
         PartArg { of, cut: PartCut::Rows }
@@ -150,9 +162,14 @@ impl PartStep {
     /// The kernel of a call, and its predicted seconds.
     pub fn kernel(&self, rows: Rows, at: PartCall) -> (&KernelCall, f64) {
         match &self.larger {
-            Some((call, seconds)) if self.when == When::Each && self.range(rows, at).1 > self.pieces(rows).least() => (call, *seconds),
+            Some((call, seconds)) if self.is_larger(rows, at) => (call, *seconds),
             _ => (&self.call, self.seconds),
         }
+    }
+
+    /// Whether a call has a row more than the fewest.
+    fn is_larger(&self, rows: Rows, at: PartCall) -> bool {
+        self.when == When::Each && self.range(rows, at).1 > self.pieces(rows).least()
     }
 
     /// The first row of a call, and how many it has.
@@ -177,6 +194,10 @@ impl PartStep {
                 bytes.is_multiple_of(2).then_some((if is_second { bytes / 2 } else { 0 }, bytes / 2))
             }
             PartCut::Fixed(is_second) => bytes.is_multiple_of(2).then_some((if is_second { bytes / 2 } else { 0 }, bytes / 2)),
+            PartCut::First { fewest, larger } => {
+                let own = if self.is_larger(rows, at) { larger } else { fewest };
+                (own <= bytes).then_some((0, own))
+            }
             PartCut::Rows => {
                 let (first, own) = self.range(rows, at);
                 let (all, before) = match arg.of {
@@ -286,6 +307,8 @@ mod tests {
                 assert_eq!(step.slice(rows, PartArg::slices(PartOf::Output(0), parts * calls), parts * calls * 64, at), Some((slices, 64)));
                 slices += 64;
                 let is_larger = bytes / 24 > all / (parts * calls);
+                let own = if is_larger { 80 } else { 64 };
+                assert_eq!(step.slice(rows, PartArg::first(PartOf::Between(0), 64, 80), 128, at), Some((0, own)));
                 assert_eq!(step.kernel(rows, at).1, if is_larger { 2.0 } else { 1.0 });
             }
             assert_eq!(next, all * 24);

@@ -214,6 +214,7 @@ fn kind(work: &Work) -> String {
                     PartCut::Whole | PartCut::Slices(1) => String::new(),
                     PartCut::Slices(slices) => format!("/{slices}"),
                     PartCut::Half(first) => format!("/2 from {first}"),
+                    PartCut::First { fewest, larger } => format!(" first {fewest} or {larger}"),
                     PartCut::Fixed(is_second) => format!("/2.{}", u8::from(is_second)),
                     PartCut::Rows => match arg.of {
                         PartOf::Between(_) => String::new(),

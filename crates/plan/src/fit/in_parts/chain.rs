@@ -263,7 +263,12 @@ impl Making<'_> {
                 let (place, is_read) = match arg {
                     StepArg::Argument(index) => (*places.get(index as usize)?, (index as usize) < unit.inputs),
                     StepArg::Between(index) => {
-                        let place = PartArg::whole(PartOf::Between(first + index as usize));
+                        let (index, of) = (index as usize, PartOf::Between(first + index as usize));
+                        let own = |variant: &Variant| variant.between[index];
+                        let place = match &divided.larger {
+                            Some((_, larger)) => PartArg::first(of, own(&divided.variant), own(larger)),
+                            None => PartArg::whole(of),
+                        };
                         (place, self.drafts.iter().any(|draft| draft.writes.contains(&place)))
                     }
                 };
