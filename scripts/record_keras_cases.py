@@ -25,6 +25,36 @@ def traced(function, inputs, variables):
     return tf1.import_graph_def(graph.as_graph_def(), mapped, outputs, name=function.__name__)
 
 
+def trained_with(x, y, logits, layers, others, compared):
+    """A training step of layers, and their use. `others` says which variables there are beside those that are trained, once all are built. The gradients
+    by the kernels of `compared` are a result."""
+
+    def step(x, y):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=y, logits=logits(x, True)))
+        return [loss, *tape.gradient(loss, [variable.value for variable in trained])]
+
+    def use(x):
+        return [logits(x, False)]
+
+    with eager_mode():
+        use(tf.zeros([12, 6]))
+        trained = [variable for layer in layers for variable in layer.trainable_variables]
+        every = trained + others()
+        values = [variable.numpy() for variable in every]
+    own = [tf1.get_variable(f"v{number}", initializer=value, use_resource=True) for number, value in enumerate(values)]
+    variables = list(zip(every, own))
+    loss, *gradients = traced(step, [x, y], variables)
+    tf.identity(loss, name="loss")
+    kernels = [part.kernel for layer in compared for part in (layer.query_dense, layer.key_dense, layer.value_dense)]
+    of_kernels = [gradient for variable, gradient in zip(trained, gradients) if any(variable is kernel for kernel in kernels)]
+    tf.concat([tf.reshape(gradient, [-1]) * 16 for gradient in of_kernels], 0, name="gradients")
+    tf.identity(traced(use, [x], variables)[0], name="logits")
+    tf1.train.GradientDescentOptimizer(0.05).apply_gradients(list(zip(gradients, own)), name="train")
+    tf1.variables_initializer(own, name="init")
+    return True
+
+
 def attentions():
     """Keras' MultiHeadAttention in mixed precision, with and without masks, of which some hide all keys of a row; and with dropout that is not active."""
     x = tf1.placeholder(tf.float32, [12, 6], name="x")
@@ -60,31 +90,8 @@ def attentions():
             read += add(dropped(read, read, use_causal_mask=True, training=False))
         return last(tf.reduce_mean(read, 1))
 
-    def step(x, y):
-        with tf.GradientTape() as tape:
-            loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=y, logits=logits(x, True)))
-        return [loss, *tape.gradient(loss, [variable.value for variable in trained])]
-
-    def use(x):
-        return [logits(x, False)]
-
-    with eager_mode():
-        use(tf.zeros([12, 6]))
-        trained = [variable for layer in all_layers[:-1] for variable in layer.trainable_variables]
-        every = trained + dropped.trainable_variables
-        values = [variable.numpy() for variable in every]
-    own = [tf1.get_variable(f"v{number}", initializer=value, use_resource=True) for number, value in enumerate(values)]
-    variables = list(zip(every, own))
-    loss, *gradients = traced(step, [x, y], variables)
-    tf.identity(loss, name="loss")
     # Rows that see nothing are a part of these. Sums for biases are rounded too often to be compared.
-    kernels = [part.kernel for layer in (padded, across, both) for part in (layer.query_dense, layer.key_dense, layer.value_dense)]
-    masked = [gradient for variable, gradient in zip(trained, gradients) if any(variable is kernel for kernel in kernels)]
-    tf.concat([tf.reshape(gradient, [-1]) * 16 for gradient in masked], 0, name="gradients")
-    tf.identity(traced(use, [x], variables)[0], name="logits")
-    tf1.train.GradientDescentOptimizer(0.05).apply_gradients(list(zip(gradients, own)), name="train")
-    tf1.variables_initializer(own, name="init")
-    return True
+    return trained_with(x, y, logits, all_layers[:-1], lambda: dropped.trainable_variables, [padded, across, both])
 
 
 def dropping():
@@ -123,31 +130,9 @@ def dropping():
             read += add(by_hand(read))
         return last(tf.reduce_mean(read, 1))
 
-    def step(x, y):
-        with tf.GradientTape() as tape:
-            loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=y, logits=logits(x, True)))
-        return [loss, *tape.gradient(loss, [variable.value for variable in trained])]
-
-    def use(x):
-        return [logits(x, False)]
-
-    with eager_mode():
-        use(tf.zeros([12, 6]))
-        trained = [variable for layer in all_layers for variable in layer.trainable_variables]
-        # The states of random numbers stay as they are: each step drops the same shares.
-        every = trained + [variable for layer in all_layers for variable in layer.non_trainable_variables]
-        values = [variable.numpy() for variable in every]
-    own = [tf1.get_variable(f"v{number}", initializer=value, use_resource=True) for number, value in enumerate(values)]
-    variables = list(zip(every, own))
-    loss, *gradients = traced(step, [x, y], variables)
-    tf.identity(loss, name="loss")
-    kernels = [part.kernel for layer in (padded, causal, across) for part in (layer.query_dense, layer.key_dense, layer.value_dense)]
-    of_kernels = [gradient for variable, gradient in zip(trained, gradients) if any(variable is kernel for kernel in kernels)]
-    tf.concat([tf.reshape(gradient, [-1]) * 16 for gradient in of_kernels], 0, name="gradients")
-    tf.identity(traced(use, [x], variables)[0], name="logits")
-    tf1.train.GradientDescentOptimizer(0.05).apply_gradients(list(zip(gradients, own)), name="train")
-    tf1.variables_initializer(own, name="init")
-    return True
+    # The states of random numbers stay as they are: each step drops the same shares.
+    states = lambda: [variable for layer in all_layers for variable in layer.non_trainable_variables]
+    return trained_with(x, y, logits, all_layers, states, [padded, causal, across])
 
 
 def main():
@@ -158,6 +143,8 @@ def main():
         ("keras_dropout_bf16", dropping, "Keras' attention of bfloat16 and half, of which shares drop out"),
     ]:
         if name in (sys.argv[1:] or [name]):
+            # Layers are named as if there were no other case.
+            keras.utils.clear_session()
             record(name, build, steps, note=note, rtol=4e-3, atol=4e-3)
 
 
