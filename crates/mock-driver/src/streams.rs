@@ -105,6 +105,11 @@ impl Stream {
         }
     }
 
+    fn has_done_all(&self) -> bool {
+        let queue = locked(&self.state);
+        !queue.is_busy && queue.work.is_empty()
+    }
+
     fn wait(&self) {
         let mut queue = locked(&self.state);
         while queue.is_busy || !queue.work.is_empty() {
@@ -119,6 +124,12 @@ impl Event {
         let mut marks = locked(&self.marks);
         marks.0 += 1;
         let (number, event) = (marks.0, self.clone());
+        // A stream that has done everything is there at once, and need not be woken. Its thread alone has the time.
+        if !self.is_timed && stream.has_done_all() {
+            marks.1 = number;
+            drop(marks);
+            return self.changed.notify_all();
+        }
         stream.push(move || {
             *locked(&event.came) = Some(Time { nanoseconds: CLOCK.get(), here: Instant::now() });
             let mut marks = locked(&event.marks);
