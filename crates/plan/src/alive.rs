@@ -86,7 +86,7 @@ impl Alive {
         first.map_or(When::Always, |first| self.output(*first))
     }
 
-    /// Adds a node behind its inputs, with what is known of these.
+    /// Adds a node behind its inputs, with what is known of these, in place of what was said of it before. Whether that was something else.
     pub fn add<'f>(
         &mut self,
         graph: &Graph,
@@ -94,7 +94,7 @@ impl Alive {
         lower: Lower,
         known: impl Fn(&Output) -> Option<&'f Fact>,
         is_fed: impl Fn(Output) -> bool,
-    ) {
+    ) -> bool {
         let node = graph.node(id);
         let input = |output: &Output| if is_fed(*output) { When::Always } else { self.output(*output) };
         let when = match lower {
@@ -108,6 +108,7 @@ impl Alive {
                 node.inputs.iter().map(input).chain(controls).fold(When::Always, |all, when| all.and(&when))
             }
         };
+        let mut changed = false;
         if let (Lower::Switch, [_, predicate]) = (lower, &node.inputs[..]) {
             let known = known(predicate).and_then(|fact| fact.value.as_ref()?.splat()).map(|bytes| bytes[0] != 0);
             for (index, side) in [(0, false), (1, true)] {
@@ -116,12 +117,12 @@ impl Alive {
                     Some(_) => When::Never,
                     None => When::Under([(*predicate, side)].into()),
                 };
-                self.outputs.insert(Output { node: id, index }, when.and(&here));
+                let side = when.and(&here);
+                changed |= self.outputs.insert(Output { node: id, index }, side.clone()) != Some(side);
             }
         }
-        if when != When::Always {
-            self.nodes.insert(id, when);
-        }
+        let before = if when == When::Always { self.nodes.remove(&id) } else { self.nodes.insert(id, when.clone()) };
+        changed || before.unwrap_or_default() != when
     }
 }
 

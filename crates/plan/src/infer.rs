@@ -117,25 +117,38 @@ pub(crate) fn prune_and_infer(request: &Request<'_>) -> Result<Pruned> {
     let frames = Frames::new(graph, &order)?;
     let stacks = Stacks::new(graph, &order, &fetches, &facts);
     let mut rounds: Rounds = HashMap::new();
-    let (mut alive, mut unanswered, mut bounds, mut refused);
+    let (mut alive, mut unanswered, mut bounds, mut refused) = (Alive::default(), HashMap::new(), HashMap::new(), HashMap::new());
+    // What is taken for the shape of a loop's values may be taken back: only the last pass can say that a node is wrong. By its position.
+    let mut wrong: BTreeMap<usize, Error> = BTreeMap::new();
+    // By node: whether a pass has found something else than the one before.
+    let mut changed = IdVec::filled(false, graph.nodes().len());
     let mut passes = 0;
     loop {
-        (alive, unanswered, bounds, refused) = (Alive::default(), HashMap::new(), HashMap::new(), HashMap::new());
-        // What is taken for the shape of a loop's values may be taken back: only the last pass can say that a node is wrong.
-        let mut wrong: Option<Error> = None;
+        bounds.clear();
         for stack in stacks.fed() {
             if let (Some((_, Some(list))), Some(handle)) = (rounds.get(&stack), facts[stack].first_mut()) {
+                changed[stack] = handle.list.as_ref() != Some(list);
                 handle.list = Some(list.clone());
             }
         }
-        for &id in &order {
-            let (mut outputs, asked) = match node_facts(request, &mut alive, &facts, (&fed, &rounds), id) {
+        for (position, &id) in order.iter().enumerate() {
+            if passes > 0 && !looks_further(graph, id) && !comes_after(graph, id).any(|before| changed[before]) {
+                changed[id] = false;
+                continue;
+            }
+            let known = |input: &Output| facts[input.node].get(input.index as usize);
+            let lower = request.registry.require(&graph.node(id).op)?.lower;
+            let lives_otherwise = alive.add(graph, id, lower, known, |output| fed.contains_key(&output));
+            wrong.remove(&position);
+            refused.remove(&id);
+            unanswered.remove(&id);
+            let (mut outputs, asked) = match node_facts(request, &alive, &facts, (&fed, &rounds), id) {
                 Err(error) if may_be_passed_over(graph, &alive, &facts, id, &error) => {
                     refused.insert(id, error);
                     (unknown_facts(request, id)?, Vec::new())
                 }
                 Err(error) if is_refused(&error) && frames.has_loops() => {
-                    wrong.get_or_insert(error);
+                    wrong.insert(position, error);
                     (unknown_facts(request, id)?, Vec::new())
                 }
                 facts => facts?,
@@ -176,12 +189,15 @@ pub(crate) fn prune_and_infer(request: &Request<'_>) -> Result<Pruned> {
             if !asked.is_empty() && outputs.iter().any(lacks) {
                 unanswered.insert(id, asked);
             }
+            changed[id] = passes == 0 || lives_otherwise || facts[id] != outputs;
             facts[id] = outputs;
         }
-        let mut widening = Widening { graph, frames: &frames, facts: &facts, rounds: &mut rounds, bounds: &mut bounds };
-        let changed = widening.widen(&order).map_err(|error| wrong.clone().unwrap_or(error))?;
-        if !changed && !widening.make_room(&order) && !widening.stacks(&stacks) {
-            match wrong {
+        let first_wrong = || wrong.values().next().cloned();
+        let (rounds, trips) = (&mut rounds, HashMap::new());
+        let mut widening = Widening { graph, frames: &frames, facts: &facts, rounds, bounds: &mut bounds, trips };
+        let widened = widening.widen(&order).map_err(|error| first_wrong().unwrap_or(error))?;
+        if !widened && !widening.make_room(&order) && !widening.stacks(&stacks) {
+            match first_wrong() {
                 Some(error) => return Err(error),
                 None => break,
             }
@@ -192,6 +208,19 @@ pub(crate) fn prune_and_infer(request: &Request<'_>) -> Result<Pruned> {
         }
     }
     Ok(Pruned { order, facts, feeds, fetches, targets, frames, alive, unanswered, fed, needed, bounds, refused })
+}
+
+/// The nodes that say what the facts of a node are, and when it is alive; [`looks_further`] has those that look further.
+fn comes_after(graph: &Graph, id: NodeId) -> impl Iterator<Item = NodeId> + '_ {
+    let node = graph.node(id);
+    node.inputs.iter().map(|input| input.node).chain(node.controls.iter().copied())
+}
+
+/// Whether a node's facts follow from more than those of its inputs: from what goes round in its loop, from how often that runs, or from
+/// what is pushed on a stack.
+fn looks_further(graph: &Graph, id: NodeId) -> bool {
+    let op = graph.node(id).op.as_str();
+    is_exit(graph, id) || matches!(op, "Merge" | "RefMerge" | "StackV2" | "StackPopV2" | "TensorListSetItem" | "TensorArrayWriteV3")
 }
 
 /// Whether a node that its rules refuse may still be in a run: one that does not come to it, or not with what is refused.
@@ -346,7 +375,7 @@ pub(crate) fn is_placeholder(graph: &Graph, id: NodeId) -> bool {
 /// other side of a condition has. A Merge has the facts of its other inputs.
 fn node_facts(
     request: &Request<'_>,
-    alive: &mut Alive,
+    alive: &Alive,
     facts: &IdVec<NodeId, Vec<Fact>>,
     (fed, rounds): (&HashMap<Output, usize>, &Rounds),
     id: NodeId,
@@ -357,7 +386,6 @@ fn node_facts(
     let def = request.registry.table().require(&node.op).map_err(at)?;
     let is_fed = |output: Output| fed.contains_key(&output);
     let known = |input: &Output| facts[input.node].get(input.index as usize);
-    alive.add(request.graph, id, rules.lower, known, is_fed);
     let is_dead = alive.node(id) == When::Never;
     // What leaves a loop without an end is dead, and has a shape.
     let leaves = is_exit(request.graph, id);

@@ -21,6 +21,8 @@ pub(crate) struct Widening<'a> {
     pub rounds: &'a mut Rounds,
     /// See [`crate::infer::Pruned::bounds`].
     pub bounds: &'a mut HashMap<NodeId, Output>,
+    /// How often loops run at most, as far as that was asked for.
+    pub trips: HashMap<FrameId, Most>,
 }
 
 impl Widening<'_> {
@@ -90,6 +92,11 @@ impl Widening<'_> {
         Ok(changed)
     }
 
+    fn trips_of(&mut self, frame: FrameId) -> Most {
+        let Widening { graph, frames, facts, .. } = *self;
+        self.trips.entry(frame).or_insert_with(|| most(graph, facts, frames.get(frame))).clone()
+    }
+
     fn list(&self, tensor: Output) -> Option<&ListFact> {
         self.facts[tensor.node].get(tensor.index as usize)?.list.as_ref()
     }
@@ -97,7 +104,7 @@ impl Widening<'_> {
     /// How long a list becomes at most that goes round: it comes in with `first`, and an iteration is given and hands on these. An
     /// iteration is taken to make each list longer by the same number. The bound of a pass is never less than that of the pass before.
     fn most(&mut self, merge: NodeId, first: Option<u64>, (here, given): (Option<u64>, Option<u64>)) -> Option<u64> {
-        let trips = self.frames.of(merge).map_or(Most::Open, |frame| most(self.graph, self.facts, self.frames.get(frame)));
+        let trips = self.frames.of(merge).map_or(Most::Open, |frame| self.trips_of(frame));
         let (Some(first), Some(now), Some(given)) = (first, here, given) else {
             if let Most::Said(tensor) = trips {
                 self.bounds.insert(merge, tensor);
@@ -118,8 +125,8 @@ impl Widening<'_> {
     }
 
     /// How long a list is at least when the loop is over.
-    fn least(&self, merge: NodeId, first: u64, (here, given): (u64, u64)) -> u64 {
-        let trips = self.frames.of(merge).map_or(Most::Open, |frame| most(self.graph, self.facts, self.frames.get(frame)));
+    fn least(&mut self, merge: NodeId, first: u64, (here, given): (u64, u64)) -> u64 {
+        let trips = self.frames.of(merge).map_or(Most::Open, |frame| self.trips_of(frame));
         match trips {
             // An iteration makes it shorter, or has been seen to do so.
             _ if given < here || (here == 0 && first > 0) => 0,
@@ -199,8 +206,8 @@ impl Widening<'_> {
     fn pushes(&mut self, stack: NodeId, within: Option<FrameId>) -> Option<u64> {
         let (end, mut here, mut times) = (self.frames.of(stack), within, Some(1u64));
         while here != end {
-            let frame = self.frames.get(here?);
-            match most(self.graph, self.facts, frame) {
+            let within = here?;
+            match self.trips_of(within) {
                 Most::Known { trips, .. } => times = times.and_then(|times| times.checked_mul(trips)),
                 Most::Said(tensor) => {
                     self.bounds.insert(stack, tensor);
@@ -208,7 +215,7 @@ impl Widening<'_> {
                 }
                 Most::Open => times = None,
             }
-            here = frame.parent;
+            here = self.frames.get(within).parent;
         }
         times
     }
