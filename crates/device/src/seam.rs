@@ -81,8 +81,9 @@ pub trait Device: Send + Sync {
     fn load(&self, queue: u32, program: Arc<Program>) -> Result<Box<dyn Executable>>;
 
     /// Lends the calling thread to the device until `run` is over. Every queue of the run that computes on this device, or on a
-    /// device that shares its threads, advances. Devices that compute elsewhere merely wait. Called once for each run, after all
-    /// its queues were submitted, on one of the devices that take part; on a processor, if there is one.
+    /// device that shares its threads, advances. Devices that compute elsewhere merely wait, or push the commands of a run of one queue.
+    /// Called once for each run, after all its queues were submitted, on one of the devices that take part; on a processor, if there
+    /// is one.
     fn drive(&self, run: &Arc<Run>) {
         run.wait_over();
     }

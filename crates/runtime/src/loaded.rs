@@ -185,9 +185,12 @@ impl Loaded {
         &self.executables
     }
 
-    /// The device that threads are lent to.
-    pub fn host(&self) -> &dyn Device {
-        &*self.devices[self.host]
+    /// The device that threads are lent to: that of the only queue, or the host.
+    pub fn driver(&self) -> &dyn Device {
+        match &*self.plan.queues {
+            [only] => &*self.devices[only.device.index()],
+            _ => &*self.devices[self.host],
+        }
     }
 
     /// Notes the variables that a finished run has assigned. Whether all of its commands are done: it may have been ended early.

@@ -157,7 +157,7 @@ impl<'a, 'f, 't> Admitted<'a, 'f, 't> {
         run.restart();
         let run = context.run.clone();
         let watched = prepared.how.cancellation.map(|cancellation| cancellation.watch(&run)).transpose()?;
-        let submitted = Submitted { host: loaded.host(), run: Some(run) };
+        let submitted = Submitted { driver: loaded.driver(), run: Some(run) };
         loaded.executables().iter().for_each(|executable| executable.submit(&context.run));
         Ok(Running { submitted, watched, prepared, held, since })
     }
@@ -175,7 +175,7 @@ pub(crate) struct Running<'a, 'f, 't> {
 
 /// Queues that devices have. When dropped, they are over.
 struct Submitted<'a> {
-    host: &'a dyn Device,
+    driver: &'a dyn Device,
     run: Option<Arc<Run>>,
 }
 
@@ -185,7 +185,7 @@ impl Submitted<'_> {
         if let Some(run) = self.run.take()
             && !run.queues.is_empty()
         {
-            self.host.drive(&run);
+            self.driver.drive(&run);
         }
     }
 }

@@ -157,7 +157,7 @@ impl CudaCard {
         }
         let cubin = self.compiled(&emit::program(missing.iter().copied()))?;
         let entered = self.context.enter();
-        entered.map_err(|trouble| self.context.error("kernels cannot be loaded", trouble))?;
+        let _entered = entered.map_err(|trouble| self.context.error("kernels cannot be loaded", trouble))?;
         let bytes = cubin.len() as u64;
         let share = room.map(|room| place_for(&mut loaded, room, bytes)).transpose()?;
         let functions = Module::load(&self.context.driver, &cubin).and_then(|module| {
@@ -210,7 +210,7 @@ impl CudaCard {
 
 impl Drop for CudaCard {
     fn drop(&mut self) {
-        let _ = self.context.enter();
+        let _entered = self.context.enter();
         let kernels = self.kernels.get_mut().unwrap_or_else(PoisonError::into_inner);
         kernels.by_name.clear();
         kernels.modules.clear();

@@ -85,9 +85,7 @@ impl Queue<'_> {
                 let read = other.read(address, &mut bounce);
                 self.kept.pinned.write(offset, &bounce);
                 self.kept.bounce = bounce;
-                read.map_err(|trouble| self.failed(fault_of(other, trouble)))?;
-                let entered = self.shared.context.enter();
-                self.check(entered)
+                read.map_err(|trouble| self.failed(fault_of(other, trouble)))
             }
             Side::Nowhere => Ok(()),
         }
@@ -115,9 +113,7 @@ impl Queue<'_> {
                 self.kept.pinned.read(offset, &mut bounce);
                 let written = other.write(address, &bounce);
                 self.kept.bounce = bounce;
-                written.map_err(|trouble| self.failed(fault_of(other, trouble)))?;
-                let entered = self.shared.context.enter();
-                self.check(entered)
+                written.map_err(|trouble| self.failed(fault_of(other, trouble)))
             }
             Side::Nowhere => Ok(()),
         }

@@ -3,11 +3,11 @@
 use std::sync::{Arc, OnceLock};
 
 use plimsoll_base::{Bytes, Error, Result};
-use plimsoll_device::{Device, DeviceSpec, Executable, Library, Program, Threads, Tuner, Work};
+use plimsoll_device::{Device, DeviceSpec, Executable, Library, Program, Run, Threads, Tuner, Work};
 use plimsoll_memory::{Block, Ledger};
 
 use super::card::CudaCard;
-use super::executable::{CudaExecutable, Job, perform};
+use super::executable::{CudaExecutable, Job, perform, perform_here};
 use super::graph_room::{GraphRoom, GraphUse};
 use super::loaded::Loaded;
 use super::memory::CudaMemory;
@@ -55,7 +55,7 @@ impl CudaDevice {
     ) -> Result<CudaDevice> {
         let context = card.context().clone();
         context.charge(&ledger, spec.overhead).map_err(Error::from)?;
-        let opened = context.enter().and_then(|()| {
+        let opened = context.enter().and_then(|_entered| {
             let priority = spec.card.as_ref().map_or(0, |card| card.priority);
             Ok((Words::new(&context)?, Stream::new(&context.driver, priority)?))
         });
@@ -80,7 +80,7 @@ impl CudaDevice {
         }
         let Shared { context, words, graphs, at_once, .. } = &*self.shared;
         let priority = self.spec.card.as_ref().map_or(0, |card| card.priority);
-        let stream = context.enter().and_then(|()| Stream::new(&context.driver, priority));
+        let stream = context.enter().and_then(|_entered| Stream::new(&context.driver, priority));
         let stream = stream.map_err(|trouble| context.error("there is no stream for copies", trouble))?;
         let shared = Shared { context: context.clone(), stream, words: words.clone(), graphs: graphs.clone(), at_once: *at_once };
         // Of two threads that come here at once, one makes the stream of both.
@@ -135,6 +135,11 @@ impl Device for CudaDevice {
         let loaded = Loaded::new((&self.card, &self.shared.graphs), queue, &program, &self.spec, &*self.library).map_err(named)?;
         let shared = self.shared_for(&program).map_err(named)?;
         Ok(Box::new(CudaExecutable { loaded: Arc::new(loaded), shared, threads: self.threads.clone() }))
+    }
+
+    fn drive(&self, run: &Arc<Run>) {
+        perform_here(run);
+        run.wait_over();
     }
 }
 

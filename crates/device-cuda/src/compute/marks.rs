@@ -34,6 +34,11 @@ impl Marks {
         Marks { shared: shared.clone(), pushed, awaited, unannounced, event: OnceLock::new() }
     }
 
+    /// What the queue's device has.
+    pub fn shared(&self) -> &Shared {
+        &self.shared
+    }
+
     /// Whether a device's streams can be ordered behind this queue: one driver has both.
     pub fn is_of(&self, other: &Shared) -> bool {
         Arc::ptr_eq(&self.shared.context.driver, &other.context.driver)

@@ -75,6 +75,7 @@ impl CudaCard {
     pub fn measure(&self) -> Result<Measured> {
         let failed = |trouble| self.context().error("the card cannot be measured", trouble);
         let context = self.context().clone();
+        let _entered = context.enter().map_err(failed)?;
         let mut free = self.free_bytes()?;
         let mut since = || {
             let now = self.free_bytes()?;

@@ -1,4 +1,5 @@
-//! Cards that compute: a logical device takes a program, and a thread of the host pushes its commands on the device's stream.
+//! Cards that compute: a logical device takes a program, and a thread of the host pushes its commands on the device's stream: the caller's
+//! where the program is the whole run, else one of the device's own.
 //!
 //! Addresses stay for as long as a run keeps its bindings, so the arguments of a launch are blocks and offsets. Guards, and the word in
 //! which kernels leave faults, are read on the card. Queues of cards wait for each other by events ([`marks`]). The host waits for the card

@@ -75,7 +75,7 @@ impl Kept {
     pub fn new(shared: &Shared) -> Result<Kept, Fault> {
         let driver = &shared.context.driver;
         let made = || {
-            shared.context.enter()?;
+            let _entered = shared.context.enter()?;
             let free = [Event::new(driver)?, Event::new(driver)?];
             Ok((Pinned::new(driver, WORD + 64)?, free, Event::new(driver)?))
         };
@@ -197,14 +197,15 @@ pub(super) enum Ended {
 /// Runs the queue. When it is back, nothing on the card uses the run's blocks any more.
 pub(super) fn run(shared: &Shared, loaded: &Loaded, run: &Run, kept: &mut Kept, marks: &Marks) {
     let context = &shared.context;
-    let entered = context.enter().and_then(|()| marks.begin());
-    if entered.is_ok() {
+    let entered = context.enter();
+    let begun = entered.as_ref().map_err(|trouble| *trouble).and_then(|_| marks.begin());
+    if begun.is_ok() {
         kept.bind(shared, loaded, &run.bindings);
         kept.prepare(shared, loaded, run);
     }
     let uses_graphs = run.trace.is_none();
     // A graph at the beginning sets the word itself.
-    let begun = entered.and_then(|()| match loaded.can_fail && !(uses_graphs && kept.stretch(0).is_some()) {
+    let begun = begun.and_then(|()| match loaded.can_fail && !(uses_graphs && kept.stretch(0).is_some()) {
         true => shared.stream.set_bytes(kept.word.address(), 0xFF, 8),
         false => Ok(()),
     });

@@ -45,6 +45,8 @@ impl Tuner for CudaDevice {
         if loaded.can_fail || !loaded.steps.iter().all(|step| is_call(&step.action) && step.guard == NONE && step.waits.is_empty()) {
             return Err(named(Error::unimplemented("to time a program that may fail, or that waits")));
         }
+        let failed = |trouble| named(context.error("its work cannot be timed", trouble));
+        let _entered = context.enter().map_err(failed)?;
         let mut kept = Kept::new(&shared).map_err(|fault| named(fault.to_error()))?;
         kept.bind_to(&shared, &loaded, bindings);
         if kept.bound.iter().any(|(_, side)| !matches!(side, Side::Here | Side::Nowhere)) {
@@ -53,8 +55,8 @@ impl Tuner for CudaDevice {
         let graphs = Graphs::new(&shared, &loaded, &kept).filter(|graphs| {
             graphs.at(0).is_some_and(|at| graphs.stretch(at).end as usize == loaded.steps.len() && !graphs.stretch(at).hands_on())
         });
-        let events = context.enter().and_then(|()| Ok((Event::timed(&context.driver)?, Event::timed(&context.driver)?)));
-        let (begun, done) = events.map_err(|trouble| named(context.error("its work cannot be timed", trouble)))?;
+        let event = || Event::timed(&context.driver).map_err(failed);
+        let (begun, done) = (event()?, event()?);
         Ok(Box::new(TimedProgram { graphs, loaded, kept, begun, done, shared }))
     }
 }
@@ -68,7 +70,7 @@ impl Timed for TimedProgram {
 
 impl TimedProgram {
     fn time(&mut self, runs: u32) -> std::result::Result<f64, Trouble> {
-        self.shared.context.enter()?;
+        let _entered = self.shared.context.enter()?;
         self.begun.record(&self.shared.stream)?;
         for _ in 0..runs {
             match &mut self.graphs {
@@ -108,6 +110,7 @@ impl TimedProgram {
 impl Drop for TimedProgram {
     /// What was pushed has run before its graph and its kernels go, also where a run ended with an error.
     fn drop(&mut self) {
-        let _ = self.shared.context.enter().and_then(|()| self.done.record(&self.shared.stream)).and_then(|()| self.done.synchronize());
+        let _entered = self.shared.context.enter();
+        let _ = self.done.record(&self.shared.stream).and_then(|()| self.done.synchronize());
     }
 }

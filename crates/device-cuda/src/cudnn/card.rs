@@ -31,13 +31,28 @@ unsafe impl Send for Opened {}
 #[derive(Debug)]
 pub(crate) struct ReadyConvolution {
     /// It ends before the handle.
-    plan: Descriptor,
+    plan: CardPlan,
     cudnn: Arc<Cudnn>,
     /// The numbers of its tensors.
     names: Vec<i64>,
     /// Those of floats that are said beside the addresses, and these.
     said: Vec<(i64, f32)>,
     needs_workspace: bool,
+}
+
+/// A plan of cuDNN's for a card. What it has there goes with it, in the card's context.
+#[derive(Debug)]
+struct CardPlan {
+    /// None when it has ended.
+    plan: Option<Descriptor>,
+    context: Arc<Context>,
+}
+
+impl Drop for CardPlan {
+    fn drop(&mut self) {
+        let _entered = self.context.enter();
+        self.plan = None;
+    }
 }
 
 /// `CUDNN_STATUS_BAD_PARAM`
@@ -52,7 +67,7 @@ impl Cudnn {
     /// # Errors
     /// FAILED_PRECONDITION with cuDNN's reason; RESOURCE_EXHAUSTED where the card has no room.
     pub fn open(planner: &Arc<Planner>, context: &Arc<Context>) -> Result<Arc<Cudnn>> {
-        context.enter().map_err(|trouble| context.error("cuDNN cannot be opened on the card", trouble))?;
+        let _entered = context.enter().map_err(|trouble| context.error("cuDNN cannot be opened on the card", trouble))?;
         if let Some(missing) = planner.cudnn.missing(&["text", "last_text"]) {
             return Err(Error::failed_precondition(format!("cuDNN has no {missing}")).with_remedy("install cuDNN 9.8 or later"));
         }
@@ -117,12 +132,13 @@ impl Cudnn {
         Ok(ReadyConvolution { plan, cudnn: self.clone(), names: graph.names(), said: graph.said(), needs_workspace: wanted.0 > 0 })
     }
 
-    fn build(&self, graph: &GraphPlan, name: &EngineName) -> Result<(Engine, Descriptor)> {
-        self.context.enter().map_err(|trouble| self.context.error("cuDNN", trouble))?;
+    fn build(&self, graph: &GraphPlan, name: &EngineName) -> Result<(Engine, CardPlan)> {
+        let _entered = self.context.enter().map_err(|trouble| self.context.error("cuDNN", trouble))?;
         let handle = self.handle.lock().unwrap_or_else(PoisonError::into_inner);
         let built = self.planner.build(&Target::Handle(handle.0 as u64), graph, name);
         // A lost card is no property of an engine.
-        built.or_else(|error| self.context.free_bytes().and(Err(error)))
+        let (engine, plan) = built.or_else(|error| self.context.free_bytes().and(Err(error)))?;
+        Ok((engine, CardPlan { plan: Some(plan), context: self.context.clone() }))
     }
 }
 
@@ -133,7 +149,7 @@ fn is_final(error: &Error) -> bool {
 
 impl Drop for Cudnn {
     fn drop(&mut self) {
-        let _ = self.context.enter();
+        let _entered = self.context.enter();
         let handle = self.handle.get_mut().unwrap_or_else(PoisonError::into_inner).0;
         if let Some(close) = self.planner.cudnn.close {
             // SAFETY: the handle is cuDNN's, which ends here; plans for it have ended.
@@ -169,14 +185,15 @@ impl ReadyConvolution {
             addresses.addresses(attribute::ADDRESSES_WORKSPACE, element::ADDRESS, &[if self.needs_workspace { workspace } else { 0 }])?;
             addresses.finish("addresses")
         };
-        let (Ok(addresses), Some(set_stream), Some(execute)) = (addresses(), cudnn.set_stream, cudnn.execute) else {
+        let calls = (addresses(), &self.plan.plan, cudnn.set_stream, cudnn.execute);
+        let (Ok(addresses), Some(plan), Some(set_stream), Some(execute)) = calls else {
             return Err(Trouble::Cudnn(BAD));
         };
         let handle = self.cudnn.handle.lock().unwrap_or_else(PoisonError::into_inner);
         // SAFETY: handle, stream and descriptors live, and are of one card.
         let status = unsafe {
             match set_stream(handle.0, stream.handle()) {
-                0 => execute(handle.0, self.plan.handle(), addresses.handle()),
+                0 => execute(handle.0, plan.handle(), addresses.handle()),
                 status => status,
             }
         };
@@ -190,12 +207,5 @@ impl ReadyConvolution {
                 Err(Trouble::Cudnn(status))
             }
         }
-    }
-}
-
-impl Drop for ReadyConvolution {
-    fn drop(&mut self) {
-        // What the plan has on the card goes with it.
-        let _ = self.cudnn.context.enter();
     }
 }

@@ -107,9 +107,10 @@ impl Context {
         self.handle
     }
 
-    /// Makes it the calling thread's.
-    pub fn enter(&self) -> Result<(), Trouble> {
-        call!(self.driver, context_set(self.handle))
+    /// Makes it the calling thread's, which has its own again when the guard is dropped: other libraries of the process, and their cards, do
+    /// not notice.
+    pub fn enter(&self) -> Result<Entered, Trouble> {
+        Entered::new(&self.driver, self.handle)
     }
 
     /// The error of a call on this card. The card is lost from then on, where nothing works any more.
@@ -136,7 +137,7 @@ impl Context {
     /// The driver's.
     pub fn free_bytes(&self) -> Result<u64> {
         let (mut free, mut total) = (0, 0);
-        let asked = self.enter().and_then(|()| call!(self.driver, free_bytes(&mut free, &mut total)));
+        let asked = self.enter().and_then(|_entered| call!(self.driver, free_bytes(&mut free, &mut total)));
         asked.map(|()| free as u64).map_err(|trouble| self.error("the card's free memory", trouble))
     }
 
@@ -173,7 +174,7 @@ impl Context {
     }
 
     fn on_the_way(&self, act: impl FnOnce(&mut Stream, &mut Pinned) -> Result<(), Trouble>) -> Result<(), Trouble> {
-        self.enter()?;
+        let _entered = self.enter()?;
         let mut way = self.way.lock().unwrap_or_else(PoisonError::into_inner);
         if way.is_none() {
             *way = Some((Stream::new(&self.driver, 0)?, Pinned::new(&self.driver, PIECE)?));
@@ -183,9 +184,36 @@ impl Context {
     }
 }
 
+/// The calling thread is in a card's context, until this is dropped. It stays on its thread.
+#[must_use]
+pub(crate) struct Entered {
+    /// What the thread has left for it; none where it was there already.
+    left: Option<(Arc<CudaDriver>, Handle)>,
+}
+
+impl Entered {
+    /// As [`Context::enter`], for a context that lives.
+    pub(super) fn new(driver: &Arc<CudaDriver>, context: Handle) -> Result<Entered, Trouble> {
+        let before = driver.context_now()?;
+        if before == context {
+            return Ok(Entered { left: None });
+        }
+        call!(driver, context_set(context))?;
+        Ok(Entered { left: Some((driver.clone(), before)) })
+    }
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        if let Some((driver, before)) = &self.left {
+            let _ = call!(driver, context_set(*before));
+        }
+    }
+}
+
 impl Drop for Context {
     fn drop(&mut self) {
-        let _ = self.enter();
+        let _entered = self.enter();
         *self.way.get_mut().unwrap_or_else(PoisonError::into_inner) = None;
         let _ = call!(self.driver, context_release(self.device));
     }

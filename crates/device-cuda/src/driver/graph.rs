@@ -234,7 +234,7 @@ impl GraphExec {
 
 impl Drop for GraphExec {
     fn drop(&mut self) {
-        let _ = self.context.enter();
+        let _entered = self.context.enter();
         let _ = call!(self.context.driver, graph_exec_destroy(self.handle));
     }
 }

@@ -5,8 +5,8 @@ use std::ffi::{c_int, c_void};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::raw::{Access, MAPPED, MemoryHandle, MemoryKind, PORTABLE, READ_WRITE, Trouble};
-use super::{Context, CudaDriver, call};
+use super::raw::{Access, Handle, MAPPED, MemoryHandle, MemoryKind, PORTABLE, READ_WRITE, Trouble};
+use super::{Context, CudaDriver, Entered, call};
 
 /// Addresses of a card, with memory behind as many of them as are committed.
 #[derive(Debug)]
@@ -56,7 +56,7 @@ impl Pieces {
 impl Mapping {
     /// Addresses for so many bytes, a multiple of the granularity, without memory.
     pub fn reserve(context: &Arc<Context>, bytes: u64) -> Result<Mapping, Trouble> {
-        context.enter()?;
+        let _entered = context.enter()?;
         let bytes = bytes.max(context.granularity);
         let mut start = 0;
         call!(context.driver, address_reserve(&mut start, bytes as usize, 0, 0, 0))?;
@@ -76,7 +76,9 @@ impl Mapping {
         let step = self.context.granularity;
         let mut pieces = locked(&self.pieces);
         let missing: Vec<u64> = range.step_by(step as usize).filter(|at| !pieces.memory.contains_key(at)).collect();
-        let committed = self.context.enter().and_then(|()| missing.iter().try_for_each(|at| self.add(&mut pieces, *at)));
+        let entered = self.context.enter();
+        let committed =
+            entered.as_ref().map_err(|trouble| *trouble).and_then(|_| missing.iter().try_for_each(|at| self.add(&mut pieces, *at)));
         // Neighbours get access, and zeros, at once.
         let committed = committed.and_then(|()| runs(&missing, step).into_iter().try_for_each(|run| self.open(&pieces, run)));
         if let Err(trouble) = committed {
@@ -90,7 +92,7 @@ impl Mapping {
     pub fn decommit(&mut self, range: Range<u64>) -> u64 {
         let mut pieces = locked(&self.pieces);
         let gone: Vec<u64> = pieces.memory.range(range).map(|(at, _)| *at).collect();
-        let _ = self.context.enter();
+        let _entered = self.context.enter();
         gone.iter().for_each(|at| self.remove(&mut pieces, *at));
         gone.len() as u64 * self.context.granularity
     }
@@ -151,6 +153,8 @@ impl Drop for Mapping {
 #[derive(Debug)]
 pub(crate) struct Pinned {
     driver: Arc<CudaDriver>,
+    /// The context that it was made in.
+    context: Handle,
     start: *mut u8,
     bytes: usize,
 }
@@ -163,11 +167,12 @@ unsafe impl Sync for Pinned {}
 impl Pinned {
     /// So many bytes, of zeros. The calling thread has a context.
     pub fn new(driver: &Arc<CudaDriver>, bytes: usize) -> Result<Pinned, Trouble> {
+        let context = driver.context_now()?;
         let mut start: *mut c_void = std::ptr::null_mut();
         call!(driver, host_allocate(&mut start, bytes, PORTABLE | MAPPED))?;
         // SAFETY: so many bytes are there, and nobody else knows them.
         unsafe { start.cast::<u8>().write_bytes(0, bytes) };
-        Ok(Pinned { driver: driver.clone(), start: start.cast(), bytes })
+        Ok(Pinned { driver: driver.clone(), context, start: start.cast(), bytes })
     }
 
     /// Bytes from `offset` on. Panics beyond the end, as a slice does.
@@ -191,6 +196,7 @@ impl Pinned {
 
 impl Drop for Pinned {
     fn drop(&mut self) {
+        let _entered = Entered::new(&self.driver, self.context);
         let _ = call!(self.driver, host_free(self.start.cast()));
     }
 }

@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use plimsoll_base::{Code, Error, Kind, Result};
 
-pub(crate) use context::Context;
+pub(crate) use context::{Context, Entered};
 pub(crate) use graph::{Captured, Graph, GraphExec, LONGEST_COPY, Spot};
 use memory::Pieces;
 pub(crate) use memory::{Mapping, Pinned};
@@ -123,6 +123,12 @@ impl CudaDriver {
             return Err(Error::failed_precondition(message).with_remedy("install a newer driver (580 or later)"));
         }
         Ok(Arc::new(driver))
+    }
+
+    /// The context that the calling thread is in; null for none.
+    fn context_now(&self) -> std::result::Result<raw::Handle, Trouble> {
+        let mut context = std::ptr::null_mut();
+        call!(self, context_now(&mut context)).map(|()| context)
     }
 
     /// The newest CUDA that it runs, major and minor.

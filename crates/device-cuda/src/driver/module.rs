@@ -4,12 +4,14 @@ use std::ffi::CString;
 use std::sync::Arc;
 
 use super::raw::{Handle, Trouble};
-use super::{CudaDriver, call};
+use super::{CudaDriver, Entered, call};
 
-/// Kernels that were loaded. The calling thread is in the card's context whenever one is made, asked or dropped.
+/// Kernels that were loaded. The calling thread is in the card's context whenever one is made or asked.
 #[derive(Debug)]
 pub(crate) struct Module {
     driver: Arc<CudaDriver>,
+    /// The context that it was made in.
+    context: Handle,
     handle: Handle,
     /// Bytes of its code.
     pub bytes: u64,
@@ -35,9 +37,10 @@ pub(crate) type Argument = u64;
 impl Module {
     /// Loads what the compiler made for this card.
     pub fn load(driver: &Arc<CudaDriver>, cubin: &[u8]) -> Result<Module, Trouble> {
+        let context = driver.context_now()?;
         let mut handle = std::ptr::null_mut();
         call!(driver, module_load(&mut handle, cubin.as_ptr().cast()))?;
-        Ok(Module { driver: driver.clone(), handle, bytes: cubin.len() as u64 })
+        Ok(Module { driver: driver.clone(), context, handle, bytes: cubin.len() as u64 })
     }
 
     /// The kernel of that name.
@@ -51,6 +54,7 @@ impl Module {
 
 impl Drop for Module {
     fn drop(&mut self) {
+        let _entered = Entered::new(&self.driver, self.context);
         let _ = call!(self.driver, module_unload(self.handle));
     }
 }

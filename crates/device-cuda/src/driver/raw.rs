@@ -221,6 +221,7 @@ functions! {
     context_retain: unsafe extern "C" fn(*mut Handle, c_int) -> c_uint = c"cuDevicePrimaryCtxRetain";
     context_release: unsafe extern "C" fn(c_int) -> c_uint = c"cuDevicePrimaryCtxRelease_v2" | c"cuDevicePrimaryCtxRelease";
     context_state: unsafe extern "C" fn(c_int, *mut c_uint, *mut c_int) -> c_uint = c"cuDevicePrimaryCtxGetState";
+    context_now: unsafe extern "C" fn(*mut Handle) -> c_uint = c"cuCtxGetCurrent";
     context_set: unsafe extern "C" fn(Handle) -> c_uint = c"cuCtxSetCurrent";
     free_bytes: unsafe extern "C" fn(*mut usize, *mut usize) -> c_uint = c"cuMemGetInfo_v2";
     granularity: unsafe extern "C" fn(*mut usize, *const MemoryKind, c_uint) -> c_uint = c"cuMemGetAllocationGranularity";

@@ -126,8 +126,7 @@ fn the_mock_refuses_waits_and_copies_that_the_driver_would_not_order() {
     let mut contexts = [null_mut::<std::ffi::c_void>(); 2];
     let (mut streams, mut event) = ([null_mut::<std::ffi::c_void>(); 2], null_mut());
     for card in 0..2 {
-        assert_eq!(call!(driver, "cuDevicePrimaryCtxRetain"(*mut Handle, c_int), &mut contexts[card], card as c_int), 0);
-        assert_eq!(call!(driver, "cuCtxSetCurrent"(Handle), contexts[card]), 0);
+        contexts[card] = driver.enter(card);
         assert_eq!(call!(driver, "cuStreamCreateWithPriority"(*mut Handle, c_uint, c_int), &mut streams[card], 1, 0), 0);
     }
     // Of the second card.

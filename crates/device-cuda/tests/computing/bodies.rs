@@ -233,8 +233,8 @@ fn a_step_with_loops_is_one_launch() {
     // The host decides in the first step, and waits for the card each time.
     assert!(step(Some("cuEventSynchronize")) >= 12);
     assert_eq!(step(Some("cuGraphInstantiateWithFlags")), 1);
-    // The thread's context, the launch, an event behind it, and the sleep until the card comes there.
-    for (function, calls) in [(Some("cuGraphLaunch"), 1), (Some("cuLaunchKernel"), 0), (Some("cuEventSynchronize"), 1), (None, 4)] {
+    // The card's context and the thread's own, the launch, an event behind it, and the sleep until the card comes there.
+    for (function, calls) in [(Some("cuGraphLaunch"), 1), (Some("cuLaunchKernel"), 0), (Some("cuEventSynchronize"), 1), (None, 5)] {
         assert_eq!(step(function), calls, "{function:?}");
     }
 }
@@ -484,6 +484,7 @@ fn the_mock_refuses_of_bodies_what_the_driver_refuses() {
             child
         )
     };
+    driver.enter(0);
     let (graph, other) = (create(), create());
     // Conditions: of no graph, with flags that are none.
     assert_eq!((condition(null, 1).0, condition(graph, 2).0), (INVALID_VALUE, INVALID_VALUE));

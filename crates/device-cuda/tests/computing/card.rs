@@ -190,9 +190,8 @@ impl OnCard<'_> {
     /// A byte of 0 that kernels see, and that stays as long as the process.
     fn pinned(&self) -> u64 {
         let card = self.checked.card();
-        // The calling thread is in the card's context from then on.
-        card.free_bytes().unwrap();
         let driver = Driver::at(&self.checked.driver);
+        driver.enter(0);
         let mut place: *mut std::ffi::c_void = std::ptr::null_mut();
         assert_eq!(call!(driver, "cuMemHostAlloc"(*mut *mut std::ffi::c_void, usize, std::ffi::c_uint), &mut place, 64, 3), 0);
         // SAFETY: 64 bytes that nobody else knows.

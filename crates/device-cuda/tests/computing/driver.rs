@@ -1,6 +1,6 @@
 //! The mock driver, called by hand.
 
-use std::ffi::{CString, c_char, c_uint, c_void};
+use std::ffi::{CString, c_char, c_int, c_uint, c_void};
 use std::path::Path;
 
 use super::machine::Machine;
@@ -38,6 +38,14 @@ impl Driver {
         let address = unsafe { libc::dlsym(self.0, text.as_ptr()) };
         assert!(!address.is_null(), "the mock driver has no {name}");
         address
+    }
+
+    /// Makes a card's context the calling thread's, from here on.
+    pub fn enter(&self, card: usize) -> Handle {
+        let mut context: Handle = std::ptr::null_mut();
+        assert_eq!(call!(self, "cuDevicePrimaryCtxRetain"(*mut Handle, c_int), &mut context, card as c_int), 0);
+        assert_eq!(call!(self, "cuCtxSetCurrent"(Handle), context), 0);
+        context
     }
 
     /// How often this process has called functions that runs use: that one, or all of them.

@@ -91,6 +91,21 @@ impl Loaded {
 }
 
 #[test]
+fn a_thread_that_runs_steps_keeps_its_context() {
+    let Some(cards) = Cards::new("caller", &[64; 2]) else { return };
+    let driver = Driver::open(&cards.machine);
+    // Of another card, as another library of the process may have it.
+    let own = driver.enter(1);
+    let mut loaded = Loaded::new(&cards, program(3));
+    for value in 1..4 {
+        assert_eq!(loaded.step(value), [value; 4]);
+    }
+    drop(loaded);
+    let mut now: Handle = null_mut();
+    assert_eq!((call!(driver, "cuCtxGetCurrent"(*mut Handle), &mut now), now), (0, own));
+}
+
+#[test]
 fn a_step_without_work_of_the_host_is_one_launch() {
     let Some(cards) = Cards::new("launches", &[64]) else { return };
     let driver = Driver::open(&cards.machine);
@@ -101,13 +116,13 @@ fn a_step_without_work_of_the_host_is_one_launch() {
         driver.calls(function) - before
     };
     assert_eq!((step(1, Some("cuLaunchKernel")), step(2, Some("cuGraphInstantiateWithFlags"))), (20, 1));
-    // The thread's context, the launch, an event behind it, and the sleep until the card comes there.
+    // The card's context and the thread's own, the launch, an event behind it, and the sleep until the card comes there.
     for (value, function, calls) in [
         (3, Some("cuGraphLaunch"), 1),
         (4, Some("cuEventRecord"), 1),
         (5, Some("cuEventSynchronize"), 1),
-        (6, Some("cuCtxSetCurrent"), 1),
-        (7, None, 4),
+        (6, Some("cuCtxSetCurrent"), 2),
+        (7, None, 5),
     ] {
         assert_eq!(step(value, function), calls, "{function:?}");
     }
@@ -199,6 +214,7 @@ fn the_mock_refuses_what_the_driver_refuses() {
     let device = cards.device(&cards.card(0), 0, Some(Bytes(32 << 20)), Arc::new(CudaLibrary)).unwrap();
     let arena = device.allocate(Bytes(1 << 20), "arena").unwrap();
     let at = arena.address().number();
+    driver.enter(0);
     let (mut graph, mut other, mut pinned): (Handle, Handle, *mut c_void) = (null_mut(), null_mut(), null_mut());
     assert_eq!(call!(driver, "cuGraphCreate"(*mut Handle, c_uint), &mut graph, 1), INVALID_VALUE);
     assert_eq!(call!(driver, "cuGraphCreate"(*mut Handle, c_uint), &mut graph, 0), 0);

@@ -161,11 +161,9 @@ fn products_and_convolutions_have_ways_and_other_requests_none() {
 fn the_mock_tells_times_as_the_driver_does() {
     let Some(cards) = Cards::new("tuning-events", &[64; 2]) else { return };
     let driver = Driver::open(&cards.machine);
-    let mut contexts = [null_mut::<std::ffi::c_void>(); 2];
-    let mut event = |card: usize, flags: c_uint| {
+    let event = |card: usize, flags: c_uint| {
         let mut event: Handle = null_mut();
-        assert_eq!(call!(driver, "cuDevicePrimaryCtxRetain"(*mut Handle, c_int), &mut contexts[card], card as c_int), 0);
-        assert_eq!(call!(driver, "cuCtxSetCurrent"(Handle), contexts[card]), 0);
+        driver.enter(card);
         assert_eq!(call!(driver, "cuEventCreate"(*mut Handle, c_uint), &mut event, flags), 0);
         event
     };
