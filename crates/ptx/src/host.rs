@@ -13,6 +13,7 @@ pub struct Host {
     compiler: String,
     /// Options that it knows: sanitizers where they can be linked.
     options: Vec<&'static str>,
+    checks_bounds: bool,
 }
 
 /// Kernels that were compiled. The program's file is removed in the end.
@@ -23,24 +24,29 @@ pub struct HostProgram {
     kernels: HashMap<String, u64>,
 }
 
-const OPTIONS: &[&str] = &["-std=gnu11", "-O1", "-w", "-ffp-contract=off", "-fno-strict-aliasing"];
+const OPTIONS: &[&str] = &["-std=gnu11", "-w", "-ffp-contract=off", "-fno-strict-aliasing"];
 const SANITIZERS: &[&str] =
     &["-fsanitize=address,alignment,shift,signed-integer-overflow,integer-divide-by-zero", "-fno-sanitize-recover=all"];
 
 impl Host {
     /// The compiler that CC names, or `cc`; none where it does not work.
     pub fn find() -> Option<Host> {
-        let compiler = std::env::var("CC").ok().filter(|name| !name.is_empty()).unwrap_or_else(|| "cc".to_string());
-        let plain = Host { compiler, options: OPTIONS.to_vec() };
+        let plain = Host::with("-O1");
         let mut best = plain.clone();
         best.options.extend(SANITIZERS);
+        best.checks_bounds = true;
         [best, plain].into_iter().find(|host| host.compile("").is_ok_and(|program| program.run(&mut [], false).is_ok()))
     }
 
-    /// The compiler that CC names, or `cc`, without sanitizers. Whether it works is not tried.
+    /// The compiler that CC names, or `cc`, without sanitizers. Whether it works is not tried. It does not optimise: tests with a driver
+    /// compile many kernels, and run each a few times.
     pub fn plain() -> Host {
+        Host::with("-O0")
+    }
+
+    fn with(level: &'static str) -> Host {
         let compiler = std::env::var("CC").ok().filter(|name| !name.is_empty()).unwrap_or_else(|| "cc".to_string());
-        Host { compiler, options: OPTIONS.to_vec() }
+        Host { compiler, options: [OPTIONS, &[level]].concat(), checks_bounds: false }
     }
 
     /// Compiles kernels to a library of this machine, whose bytes these are: its table [`TABLE`] has an [`Entry`] for each, and one
@@ -65,7 +71,7 @@ impl Host {
 
     /// Whether reads and writes outside of buffers are reported.
     pub fn checks_bounds(&self) -> bool {
-        self.options.len() > OPTIONS.len()
+        self.checks_bounds
     }
 
     /// Compiles kernels: functions that begin with `KERNEL BOUNDS name(` on a line.
