@@ -12,6 +12,7 @@ mod load;
 mod models;
 mod names;
 mod output;
+mod outputs;
 mod peaks;
 mod process;
 mod profile;
@@ -130,6 +131,18 @@ fn parse() -> clap::error::Result<Cli> {
 pub fn main() -> u8 {
     // First: a supervisor of a program that `sweep` starts comes this far and no further.
     let supervisors = supervise::begin();
-    let cli = parse().unwrap_or_else(|error| error.exit());
-    cli.command.run(supervisors).unwrap_or_else(|failure| failure.report()).into()
+    let ended = match parse() {
+        Ok(cli) => cli.command.run(supervisors),
+        Err(said) => print(&said),
+    };
+    ended.unwrap_or_else(|failure| failure.report()).into()
+}
+
+/// Prints what there is to say instead of a command: a help text as a result, a mistake on standard error.
+fn print(said: &clap::Error) -> Result<ExitCode> {
+    let written = said.print();
+    if !said.use_stderr() {
+        output::written(written)?;
+    }
+    Ok(ExitCode::from(u8::try_from(said.exit_code()).unwrap_or(2)))
 }

@@ -14,6 +14,7 @@ use plimsoll::{Devices, Error, Graph, Session};
 
 use crate::failure::{Failure, OrUsage, Result, wrong_use};
 use crate::names::{self, list};
+use crate::outputs;
 
 /// A model with its session.
 pub struct Opened {
@@ -262,6 +263,9 @@ impl Models {
         let mut wanted = vec![Wanted::default(); self.0.len()];
         for text in fetches {
             let (tensor, file) = text.split_once('=').map_or((text.as_str(), None), |(name, file)| (name, Some(PathBuf::from(file))));
+            if file.as_ref().is_some_and(|file| file.as_os_str().is_empty()) {
+                return wrong_use(format!("--fetch {text}: write TENSOR, or TENSOR=FILE.npy"));
+            }
             let (found, shown) = self.find(tensor, Opened::fetch)?;
             if file.is_some() && found.len() > 1 {
                 let example = self.label(found[0].0);
@@ -271,7 +275,8 @@ impl Models {
                 wanted[model].fetches.push(Fetch { shown: shown.to_string(), tensor, file: file.clone() });
             }
         }
-        let mut files: Vec<&PathBuf> = wanted.iter().flat_map(|wanted| &wanted.fetches).filter_map(|fetch| fetch.file.as_ref()).collect();
+        let fetches = wanted.iter().flat_map(|wanted| &wanted.fetches);
+        let mut files: Vec<PathBuf> = fetches.filter_map(|fetch| fetch.file.as_deref().map(outputs::spelled_out)).collect();
         let count = files.len();
         files.sort_unstable();
         files.dedup();

@@ -26,7 +26,7 @@ pub fn tagged(model: Model, path: &Path, tags: &Tags) -> Result<Model> {
 }
 
 /// A graph that the model does not have is wrong use.
-pub fn without_tags(error: Error) -> Failure {
+fn without_tags(error: Error) -> Failure {
     match error.code() {
         Code::NotFound => Failure::usage(error.with_remedy("name one of these sets with --tags")),
         Code::InvalidArgument => Failure::usage(error),

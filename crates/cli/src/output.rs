@@ -19,8 +19,15 @@ pub fn result(text: impl std::fmt::Display) -> Result<()> {
 /// # Errors
 /// As [`result`].
 pub fn result_if_read(text: impl std::fmt::Display) -> Result<bool> {
-    let mut out = std::io::stdout().lock();
-    writeln!(out, "{text}").and_then(|()| out.flush()).map(|()| true).or_else(|error| match error.kind() {
+    written(writeln!(std::io::stdout().lock(), "{text}"))
+}
+
+/// Whether what was written to standard output has reached it, where `outcome` is that of writing: false where nobody reads it.
+///
+/// # Errors
+/// As [`result`].
+pub fn written(outcome: std::io::Result<()>) -> Result<bool> {
+    outcome.and_then(|()| std::io::stdout().flush()).map(|()| true).or_else(|error| match error.kind() {
         ErrorKind::BrokenPipe => Ok(false),
         ErrorKind::StorageFull => Err(Error::resource_exhausted(format!("standard output: {error}"))),
         _ => Err(Error::new(Code::Unknown, format!("standard output: {error}"))),

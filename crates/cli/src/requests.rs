@@ -1,11 +1,12 @@
 //! What a command that plans is asked to plan: feeds, fetches and targets of each model, and runs before.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use clap::Args;
 use plimsoll::{Devices, Signature};
 
-use crate::failure::Result;
+use crate::failure::{Result, wrong_use};
 use crate::models::{Calls, Models, Opened};
 use crate::names::{self, FeedShapes, Sized};
 
@@ -50,8 +51,13 @@ impl AskedArgs {
 
     fn shapes(&self) -> Result<FeedShapes> {
         let mut shapes = self.shapes.as_deref().map(names::read_shapes).transpose()?.unwrap_or_default();
+        // They override those of a file.
+        let mut given = BTreeSet::new();
         for text in &self.feed_shape {
             let (name, shape) = names::parse_feed_shape(text)?;
+            if !given.insert(name.clone()) {
+                return wrong_use(format!("--feed-shape {text}: '{name}' has a shape already; leave one of them out"));
+            }
             shapes.insert(name, shape);
         }
         Ok(shapes)

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fs::File;
-use std::io::{BufWriter, Read, Seek, SeekFrom, Write};
+use std::io::{BufWriter, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use plimsoll_base::{DataType, Error, Result};
@@ -357,7 +357,12 @@ pub fn check(path: &Path) -> Result<()> {
     if let Some(kind) = foreign_contents(path).or_else(|| Foreign::of_name(path)) {
         return Err(kind.error(path));
     }
-    if path.exists() { Ok(()) } else { Err(Error::not_found(format!("{shown}: no such file or folder"))) }
+    match std::fs::metadata(path) {
+        Ok(_) => Ok(()),
+        Err(error) if error.kind() == ErrorKind::NotFound => Err(Error::not_found(format!("{shown}: no such file or folder"))),
+        // A folder that may not be entered, or links that lead in a circle.
+        Err(error) => Err(file_error(path, &error)),
+    }
 }
 
 /// The kind of a plain file, by its start and its end. A file that cannot be read says why when it is read.

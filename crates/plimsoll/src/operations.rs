@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use plimsoll_base::{DataType, Error, Result};
+use plimsoll_base::{DataType, Result};
 use plimsoll_device::DeviceKind;
 use plimsoll_device_cuda::{CudaLibrary, any_card};
 use plimsoll_formats::{INIT_OP, SignatureDef, TensorInfo};
@@ -12,7 +12,7 @@ use plimsoll_ops::control::symbolic::SYMBOLIC_GRADIENT;
 use plimsoll_ops::{DEFAULT_DEVICE, Gradient, Registry};
 use plimsoll_plan::{Reach, missing};
 
-use crate::model::{self, SavedGraph, Tags};
+use crate::model::{self, Model, SavedGraph, Tags};
 
 pub use plimsoll_plan::Missing;
 
@@ -101,11 +101,16 @@ pub fn missing_of(path: &Path) -> Result<Vec<ModelMissing>> {
 /// # Errors
 /// As [`missing_of`] and [`model::Model::with_tags`].
 pub fn missing_of_tagged(path: &Path, tags: &Tags) -> Result<Vec<ModelMissing>> {
+    missing_of_model(model::read(path)?.with_tags(tags).map_err(|error| error.context(path.display()))?, path)
+}
+
+/// As [`missing_of`], of what was read from this path.
+///
+/// # Errors
+/// INVALID_ARGUMENT and others for a SavedModel that makes no sense.
+pub fn missing_of_model(model: Model, path: &Path) -> Result<Vec<ModelMissing>> {
     let registry = plimsoll_runtime::standard_registry();
-    let saved = model::read(path)?
-        .with_tags(tags)
-        .and_then(|model| SavedGraph::of(model, path))
-        .map_err(|error: Error| error.context(path.display()))?;
+    let saved = SavedGraph::of(model, path).map_err(|error| error.context(path.display()))?;
     let SavedGraph { graph, signatures, init, .. } = saved;
     let mut found: Vec<ModelMissing> = Vec::new();
     if !init.is_empty() {

@@ -13,7 +13,7 @@ use crate::exit_code::ExitCode;
 use crate::failure::{OrUsage, Result};
 use crate::peaks::DevicePeaks;
 use crate::stop::{AtOnce, TimeoutArgs};
-use crate::{load, output, process, profile};
+use crate::{load, output, outputs, process, profile};
 
 /// The case, and how often its last step runs.
 #[derive(Args)]
@@ -59,6 +59,7 @@ const PROFILED: u32 = 1000;
 /// Times.
 pub fn run(args: BenchArgs, options: &DeviceOptions, json: bool) -> Result<ExitCode> {
     Case::check(&args.case).or_usage()?;
+    outputs::check([("--profile", args.profile.as_ref()), ("--html", args.html.as_ref())])?;
     options.resolve(None)?;
     let options = &DeviceOptions { freeze: args.freeze, ..options.clone() };
     let at_once = AtOnce::new(&args.timeout)?;

@@ -116,7 +116,7 @@ struct MissingDocument<'a> {
 
 fn missing(path: &Path, tags: &Tags, json: bool) -> Result<ExitCode> {
     model::check(path).or_usage()?;
-    let found = operations::missing_of_tagged(path, tags).map_err(names::without_tags)?;
+    let found = operations::missing_of_model(names::tagged(model::read(path)?, path, tags)?, path)?;
     let is_complete = found.iter().all(|signature| signature.operations.is_empty());
     if json {
         let signatures = found.iter().map(signature_entry).collect();

@@ -188,3 +188,12 @@ fn a_checkpoint_file_that_names_what_is_not_there_says_so() {
     let said = resume();
     assert!(said.contains("has no file 'checkpoint'"), "{said}");
 }
+
+#[test]
+fn links_that_lead_in_a_circle_are_named_as_that() {
+    let folder = Folder::new("circle");
+    let link = folder.0.join("circle.pb");
+    symlink(&link, &link).unwrap();
+    let said = plimsoll(&format!("plan {}", link.display()));
+    assert!(said.code == 2 && said.err.contains("circle.pb: Too many levels of symbolic links"), "{} {}", said.code, said.err);
+}

@@ -96,3 +96,13 @@ fn a_model_that_is_not_there_is_wrong_use() {
     let said = plimsoll("ops --missing nowhere.pb");
     assert!(said.code == 2 && said.err.contains("nowhere.pb") && said.out.is_empty(), "{}", said.err);
 }
+
+/// Tags are a way out only where there are graphs with tags.
+#[test]
+fn a_folder_without_a_model_has_no_tags_to_name() {
+    let folder = Folder::new("ops-nothing");
+    let said = plimsoll(&format!("ops --missing {}", folder.0.display()));
+    assert!(said.code == 1 && said.err.contains("holds no saved_model.pb") && !said.err.contains("--tags"), "{}", said.err);
+    let said = plimsoll(&format!("ops --missing {} --tags nobody", saved("model").display()));
+    assert!(said.code == 2 && said.err.contains("name one of these sets with --tags"), "{}", said.err);
+}

@@ -23,9 +23,9 @@ fn command(args: &str) -> Command {
 #[test]
 fn a_result_that_cannot_be_written_is_a_failure() {
     let Some(full) = full() else { return };
-    for args in
-        ["devices", "devices --json", "place scalars/graph.pb", "plan scalars/graph.pb --json", "verify scalars", "bench scalars --runs 1"]
-    {
+    let commands =
+        ["devices", "devices --json", "place scalars/graph.pb", "plan scalars/graph.pb --json", "verify scalars", "bench scalars --runs 1"];
+    for args in commands.into_iter().chain(["--help", "--version", "help plan", "plan --help"]) {
         let output = command(args).stdout(full.try_clone().unwrap()).output().unwrap();
         let err = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{args}: {err}");
@@ -60,6 +60,53 @@ fn a_special_file_is_written_to_and_stays() {
         assert_eq!(said.code, code, "{}", said.err);
         assert!(std::fs::symlink_metadata(&link).unwrap().is_symlink());
     }
+}
+
+/// A file that cannot be written is said before a step runs.
+#[test]
+fn files_are_looked_at_before_the_work() {
+    let folder = Folder::new("unwritable");
+    let feeds = super::evaluation::scalars(&folder, [2.0, 3.5, -1.0]);
+    let nowhere = folder.0.join("none/file").display().to_string();
+    for args in [
+        format!("train --steps 3 --profile {nowhere}"),
+        format!("bench scalars --runs 1 --html {nowhere}"),
+        format!("plan scalars/graph.pb --svg {nowhere}"),
+        format!("eval scalars/graph.pb {feeds} --fetch y={nowhere}"),
+    ] {
+        let said = plimsoll(&args);
+        assert_eq!((said.code, said.out.as_str()), (1, ""), "{args}: {}", said.err);
+        assert!(said.err.starts_with(&format!("error: NOT_FOUND: {nowhere}")), "{args}: {}", said.err);
+    }
+    assert!(std::fs::read_dir(&folder.0).unwrap().all(|entry| entry.unwrap().path().extension().is_some_and(|end| end == "npy")));
+}
+
+#[test]
+fn two_results_are_two_files() {
+    let folder = Folder::new("two-results");
+    let feeds = super::evaluation::scalars(&folder, [2.0, 3.5, -1.0]);
+    let [file, same] = ["page", "./page"].map(|name| format!("{}/{name}", folder.0.display()));
+    for (args, why) in [
+        (format!("plan scalars/graph.pb --html {file} --svg {same}"), "--html and --svg would be written to one file: "),
+        (format!("bench scalars --runs 1 --profile {file} --html {same}"), "--profile and --html would be written to one file: "),
+        (format!("eval scalars/graph.pb {feeds} --fetch y={file} --fetch mul={same}"), "two tensors would be written to one file"),
+        (
+            format!("eval scalars/graph.pb {feeds} --fetch y={file} --profile {same}"),
+            "--fetch and --profile would be written to one file: ",
+        ),
+        (format!("eval scalars/graph.pb {feeds} --fetch y="), "--fetch y=: write TENSOR, or TENSOR=FILE.npy"),
+        ("eval scalars/graph.pb --feed a=".to_string(), "--feed a=: write NAME=FILE.npy"),
+    ] {
+        let said = plimsoll(&args);
+        assert!(said.code == 2 && said.err.contains(why), "{args}: {} {}", said.code, said.err);
+    }
+    assert!(!std::path::Path::new(&file).exists());
+}
+
+#[test]
+fn a_feed_has_one_shape() {
+    let said = plimsoll("plan mlp_sgd_ref/graph.pb --fetch loss --feed-shape x=32x6 --feed-shape x=33x6 --feed-shape y=32");
+    assert!(said.code == 2 && said.err.contains("--feed-shape x=33x6: 'x' has a shape already"), "{} {}", said.code, said.err);
 }
 
 #[test]

@@ -20,7 +20,7 @@ use crate::failure::{Failure, Result, wrong_use};
 use crate::models::{Calls, Fetch, Models, Opened, Wanted};
 use crate::stop::{AtOnce, TimeoutArgs};
 use crate::trace::{TraceArgs, TracedRun};
-use crate::{load, names, output, show};
+use crate::{load, names, output, outputs, show};
 
 /// The models, and the run of each.
 #[derive(Args)]
@@ -124,6 +124,8 @@ fn evaluate(args: EvalArgs, options: &DeviceOptions, json: bool, at_once: &AtOnc
         return wrong_use("--plan has its placement: leave out --placement");
     }
     let works = works(&devices, &args)?;
+    let files = works.iter().flat_map(|work| &work.wanted.fetches).map(|fetch| ("--fetch", fetch.file.as_ref()));
+    outputs::check(files.chain([("--profile", args.trace.profile.as_ref())]))?;
     let joint = Joint::new(works.iter().map(|work| (work.label.clone(), work.footprint.clone())));
     let rounds = if args.parallel { joint.rounds()? } else { joint.one_by_one()? };
     if args.parallel && joint.together() == Together::InTurn {
@@ -237,7 +239,9 @@ fn deliver(fetch: &Fetch, value: &HostTensor, json: bool) -> Result<FetchEntry> 
 }
 
 fn read_feed(text: &str) -> Result<(&str, HostTensor)> {
-    let Some((name, file)) = text.split_once('=') else { return wrong_use(format!("--feed {text}: write NAME=FILE.npy")) };
+    let Some((name, file)) = text.split_once('=').filter(|(_, file)| !file.is_empty()) else {
+        return wrong_use(format!("--feed {text}: write NAME=FILE.npy"));
+    };
     let tensor = npy::read_file(Path::new(file)).map_err(|error| match error.code() {
         // A damaged file and a lack of memory are no mistakes in the command.
         Code::DataLoss | Code::ResourceExhausted | Code::Unimplemented => Failure::from(error),

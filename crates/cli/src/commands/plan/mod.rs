@@ -19,7 +19,7 @@ use crate::exit_code::ExitCode;
 use crate::failure::{Result, wrong_use};
 use crate::names::Sized;
 use crate::requests::{AskedArgs, Requested, Requests, requests};
-use crate::{load, output};
+use crate::{load, output, outputs};
 
 /// The models, and the request to them.
 #[derive(Args)]
@@ -69,6 +69,7 @@ pub fn run(args: PlanArgs, options: &DeviceOptions, json: bool) -> Result<ExitCo
     if (args.output.is_some() || args.svg.is_some()) && args.models.len() > 1 {
         return wrong_use("--output and --svg are for the plan of one model");
     }
+    outputs::check([("--output", args.output.as_ref()), ("--html", args.html.as_ref()), ("--svg", args.svg.as_ref())])?;
     let options = &DeviceOptions { freeze: args.freeze, ..options.clone() };
     let after = args.after.as_deref().map(str::parse::<Pass>).transpose()?;
     if after.is_some() && json {

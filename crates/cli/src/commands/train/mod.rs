@@ -24,7 +24,7 @@ use crate::load::Machine;
 use crate::peaks::DevicePeaks;
 use crate::progress::Progress;
 use crate::trace::{TraceArgs, TracedRun};
-use crate::{output, process, stop};
+use crate::{output, outputs, process, stop};
 use network::Network;
 use report::Document;
 
@@ -133,6 +133,7 @@ pub fn run(args: TrainArgs, options: &DeviceOptions, json: bool, supervisors: Su
     if args.largest_batch {
         return largest_batch(&args, options, json);
     }
+    outputs::check([("--profile", args.trace.profile.as_ref())])?;
     if let Some(count) = args.ensemble {
         return ensemble::train(count, &args, json, supervisors);
     }
@@ -209,7 +210,7 @@ pub fn run(args: TrainArgs, options: &DeviceOptions, json: bool, supervisors: Su
         }
     }
     let Taken { final_loss, seconds, traced } = taken;
-    // Results are printed even where they cannot be saved.
+    // Results are printed even where they, or the trace, cannot be saved.
     let saved = saver.as_mut().map(|saver| saver.save(&trainer));
     if let Some(Ok(path)) = &saved {
         say(format!("checkpoint: {}", path.display()));
@@ -236,7 +237,10 @@ pub fn run(args: TrainArgs, options: &DeviceOptions, json: bool, supervisors: Su
         devices: peaks.iter().map(DevicePeaks::new).collect(),
         max_rss_bytes: process::max_rss_bytes(),
     };
-    let stats = args.trace.deliver(&traced)?;
+    let (stats, traced) = match args.trace.deliver(&traced) {
+        Ok(stats) => (stats, Ok(())),
+        Err(error) => (None, Err(error)),
+    };
     if json {
         stats.into_iter().for_each(output::note);
         output::result_json(&document)?;
@@ -247,6 +251,7 @@ pub fn run(args: TrainArgs, options: &DeviceOptions, json: bool, supervisors: Su
         report::last_lines(trainer.promise(), &devices).into_iter().try_for_each(output::result)?;
     }
     saved.transpose()?;
+    traced?;
     peaks.iter().try_for_each(Peak::check)?;
     // As shells expect of a program that was interrupted.
     Ok(stop.exit_status().unwrap_or(ExitCode::SUCCESS))
