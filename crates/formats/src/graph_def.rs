@@ -31,7 +31,7 @@ impl Message for GraphDef {
                     self.versions.absorb(&field).map_err(|flaw| flaw.within("versions"))?;
                     carry_unknown(&field, 1..=3, &mut self.carried)?;
                 }
-                _ => self.carried.extend_from_slice(field.raw),
+                _ => field.put(&mut self.carried),
             }
         }
         Ok(())
@@ -57,7 +57,7 @@ fn carry_unknown(field: &Field<'_>, known: std::ops::RangeInclusive<u32>, carrie
     for inner in fields {
         let inner = inner?;
         if !known.contains(&inner.number) {
-            unknown.extend_from_slice(inner.raw);
+            inner.put(&mut unknown);
         }
     }
     if empty || !unknown.is_empty() {
@@ -76,7 +76,7 @@ impl Message for NodeDef {
                 4 => self.device.absorb(&field).map_err(|flaw| flaw.within("device")),
                 5 => self.attrs.absorb(&field).map_err(|flaw| flaw.within("attr")),
                 _ => {
-                    self.carried.extend_from_slice(field.raw);
+                    field.put(&mut self.carried);
                     Ok(())
                 }
             });
@@ -124,7 +124,7 @@ impl Message for FunctionDef {
                     self.arg_attrs.extend(arg_attrs.into_iter().map(|(position, ArgAttrs(attrs))| (position, attrs)));
                 }
                 8 => self.resource_arg_unique_id.absorb(&field).map_err(|flaw| flaw.within("resource_arg_unique_id"))?,
-                _ => self.carried.extend_from_slice(field.raw),
+                _ => field.put(&mut self.carried),
             }
         }
         self.nodes.shrink_to_fit();
@@ -164,7 +164,7 @@ impl Message for AttrDef {
                 5 => has_minimum.absorb(&field).map_err(|flaw| flaw.within("has_minimum"))?,
                 6 => minimum.absorb(&field).map_err(|flaw| flaw.within("minimum"))?,
                 7 => self.allowed.absorb(&field).map_err(|flaw| flaw.within("allowed_values"))?,
-                _ => self.carried.extend_from_slice(field.raw),
+                _ => field.put(&mut self.carried),
             }
         }
         self.minimum = has_minimum.then_some(minimum);

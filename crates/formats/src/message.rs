@@ -266,7 +266,7 @@ macro_rules! message {
                     let field = field?;
                     match field.number {
                         $($number => $crate::message::Value::absorb(&mut self.$field, &field).map_err(|flaw| flaw.within($label))?,)*
-                        _ => { $(self.$carried.extend_from_slice(field.raw);)? }
+                        _ => { $(field.put(&mut self.$carried);)? }
                     }
                 }
                 Ok(())

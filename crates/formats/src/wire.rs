@@ -216,6 +216,17 @@ impl<'a> Field<'a> {
         }
     }
 
+    /// Writes the field, with tag, number and length in their shortest form, whichever they had: texts, which do not tell the forms
+    /// apart, come back as the same bytes.
+    pub(crate) fn put(&self, out: &mut Vec<u8>) {
+        match self.payload {
+            Payload::Varint(value) => put_varint(out, self.number, value),
+            Payload::Fixed64(value) => put_fixed64(out, self.number, value),
+            Payload::Bytes(bytes) => put_bytes(out, self.number, bytes),
+            Payload::Fixed32(value) => put_fixed32(out, self.number, value),
+        }
+    }
+
     /// A flaw of this field.
     pub(crate) fn flaw(&self, message: impl Into<String>) -> Flaw {
         Flaw::malformed(message).at(self.offset)

@@ -6,7 +6,7 @@ use plimsoll_cards::config::{
 };
 use plimsoll_cards::{Environment, Options, PhysicalDevice, VirtualDevices};
 use plimsoll_device::{DeviceKind, DeviceName};
-use plimsoll_formats::{read_config, to_options};
+use plimsoll_formats::{print_config, read_config, to_options, write_config};
 
 /// Opened devices that count what they are told; none where a device does not count.
 #[derive(Default)]
@@ -199,4 +199,18 @@ fn the_table_of_configurations() {
     }
     assert!(wrong.is_empty(), "{} of {cases}:\n{}", wrong.len(), wrong.join("\n"));
     assert!(cases > 40, "{cases} cases");
+}
+
+/// Fields that have no name here, with a tag, a number and a length that are longer than they need be.
+#[test]
+fn carried_fields_are_the_same_bytes_in_both_forms() {
+    for (long, short) in [
+        (&[0xd8, 0xaa, 0x00, 0x3e][..], &[0xd8, 0x2a, 0x3e][..]),
+        (&[0xd8, 0x2a, 0xbe, 0x00], &[0xd8, 0x2a, 0x3e]),
+        (&[0xda, 0x2a, 0x81, 0x80, 0x00, 0xff], &[0xda, 0x2a, 0x01, 0xff]),
+    ] {
+        let config = read_config(long).unwrap();
+        assert_eq!(write_config(&config), short);
+        assert_eq!(write_config(&read_config(print_config(&config).as_bytes()).unwrap()), short);
+    }
 }
