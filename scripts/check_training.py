@@ -30,7 +30,8 @@ def digits():
 
 
 def check(command, optimizer, folder):
-    run = [command, "train", "--optimizer", optimizer, "--steps", "200", "--save", folder, "--json"]
+    # Where towers are named, no cards are simulated: the graph names devices that TensorFlow has, too.
+    run = [command, "train", "--towers", "2", "--optimizer", optimizer, "--steps", "200", "--save", folder, "--json"]
     ours = json.loads(subprocess.run(run, check=True, capture_output=True).stdout)
     prefix = tf.train.latest_checkpoint(folder)
     reader = tf.train.load_checkpoint(prefix)
