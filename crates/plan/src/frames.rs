@@ -58,6 +58,8 @@ pub(crate) enum Item {
 pub(crate) struct Frames {
     frames: IdVec<FrameId, Frame>,
     of: HashMap<NodeId, FrameId>,
+    /// By loop: the nodes in it and in those in it, in their order.
+    within: IdVec<FrameId, Vec<NodeId>>,
     /// The names of frames in which something goes round.
     turning: HashSet<String>,
     /// What is in no loop, and the outermost loops, each behind what it needs.
@@ -80,6 +82,14 @@ impl Frames {
             if let Some(frame) = frame {
                 frames.of.insert(id, frame);
                 frames.note(graph, id, frame)?;
+            }
+        }
+        frames.within = IdVec::filled(Vec::new(), frames.frames.len());
+        for &id in order {
+            let mut around = frames.of(id);
+            while let Some(frame) = around {
+                frames.within[frame].push(id);
+                around = frames.frames[frame].parent;
             }
         }
         let mut levels: HashMap<Option<FrameId>, Vec<Item>> = HashMap::new();
@@ -118,9 +128,9 @@ impl Frames {
         self.path(self.of(id)).last()
     }
 
-    /// The nodes in a loop and in those in it.
+    /// The nodes in a loop and in those in it, in their order.
     pub fn nodes(&self, frame: FrameId) -> impl Iterator<Item = NodeId> + '_ {
-        self.of.keys().copied().filter(move |id| self.is_in(*id, frame))
+        self.within[frame].iter().copied()
     }
 
     /// Whether a node is in a loop, or in one of the loops in it.

@@ -307,7 +307,7 @@ impl Lowering<'_> {
     /// first where there is one.
     fn loop_devices(&mut self, id: FrameId, frame: &Frame) -> (DeviceId, Vec<DeviceId>) {
         let (request, pruned) = (self.request, self.pruned);
-        let nodes: Vec<NodeId> = pruned.order.iter().copied().filter(|node| pruned.frames.is_in(*node, id)).collect();
+        let nodes: Vec<NodeId> = pruned.frames.nodes(id).collect();
         let computes = |node: &&NodeId| {
             let rules = request.registry.get(&request.graph.node(**node).op);
             !rules.is_none_or(|rules| {
@@ -591,7 +591,7 @@ impl Parts {
             Item::Loop(_) => true,
         };
         let (test, body): (Vec<Item>, Vec<Item>) = frame.items.iter().filter(is_own).partition(|item| in_test(item));
-        let nodes: HashSet<NodeId> = lowering.pruned.order.iter().copied().filter(|node| frames.is_in(*node, id)).collect();
+        let nodes: HashSet<NodeId> = frames.nodes(id).collect();
         let beyond = nodes.iter().filter(|node| !test_nodes.contains(node) && !ends.contains(node));
         let reads = |node: &NodeId| {
             let is_switch = frame.switches.contains(node);

@@ -124,7 +124,7 @@ impl Lowering<'_> {
     pub(super) fn stacks_of(&self, frame: FrameId) -> Vec<(NodeId, NodeId)> {
         let (graph, pruned) = (self.request.graph, self.pruned);
         let mut stacks: Vec<(NodeId, NodeId)> = Vec::new();
-        for &id in pruned.order.iter().filter(|id| pruned.frames.is_in(**id, frame)) {
+        for id in pruned.frames.nodes(frame) {
             let node = graph.node(id);
             if !matches!(node.op.as_str(), "StackPushV2" | "StackPopV2") {
                 continue;
