@@ -6,6 +6,7 @@
 //! [`Pass`] lists those from `lower` on.
 #![forbid(unsafe_code)]
 
+mod access;
 mod alive;
 mod asked;
 mod bucket;
@@ -56,6 +57,7 @@ mod transfer;
 mod trips;
 mod updates;
 mod verify;
+mod whole;
 mod widen;
 
 pub use asked::{Asked, FeedRule, Feeds, Unfilled, node_of};

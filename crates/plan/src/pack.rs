@@ -16,6 +16,7 @@ use crate::lir::{Arg, ConstantId, Home, Lir, Trips, ValueId, WorkId, WorkKind};
 use crate::live::{Arena, Lane, Live, Slot};
 use crate::plan::{Certainty, DeviceId, DevicePlan, Plan, Queue};
 use crate::report::{PeakMoment, outside_arena, peak_parts};
+use crate::whole::leave_out;
 
 /// The plan of a schedule. `floors` say what no schedule of its works can do without, by device; `fitting` how it was made to fit.
 pub(crate) fn pack(request: &Request<'_>, mut lir: Lir, floors: &[Bytes], fitting: Option<Fitting>) -> Result<Plan> {
@@ -133,6 +134,7 @@ pub(crate) fn pack(request: &Request<'_>, mut lir: Lir, floors: &[Bytes], fittin
         later: None,
         fitting,
     };
+    leave_out(&mut plan, request.libraries);
     plan.seconds = plan.on_the_clock(request.devices, |_, _| true).makespan;
     Ok(plan)
 }

@@ -1,5 +1,6 @@
 //! Live ranges, rebuilt from the commands. Bytes are read as they were written, by a command that is over by then: whole, or a slice of
-//! what is left of them, or whole slices one behind another. No command writes bytes that another may still be reading or writing.
+//! what is left of them, or whole slices one behind another. No command writes bytes that another may still be reading or writing. A list
+//! that a loop is found to write whole ([`whole`](super::whole)) counts as written by the loop's beginning.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -7,10 +8,11 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use plimsoll_base::Result;
 use plimsoll_device::{BufferRef, Place, Work};
 
-use super::commands::{Access, Accesses};
+use super::commands::Accesses;
 use super::loops::{Event, Loops, Member, twice};
 use super::schedule::Order;
 use super::{Checked, Slot, wrong};
+use crate::access::Access;
 use crate::plan::{PlanVariable, VariableKind};
 
 /// Bytes of a block that were written together, or the rest after a later write.
@@ -66,6 +68,7 @@ impl Checked<'_> {
         let mut state = vec![Use::default(); self.plan.variables.len()];
         let mut loops = Turns { loops, before: HashMap::new(), over: HashSet::new(), tests: HashMap::new() };
         let mut versions = 0;
+        let whole = self.written_whole(accesses);
         for event in twice(&order.slots, loops.loops) {
             let slot = match event {
                 Event::Command(slot) => slot,
@@ -94,6 +97,11 @@ impl Checked<'_> {
             let at = |error| self.at(slot, error);
             let of = &accesses[slot.0][slot.1];
             let begins = loops.loops.beginning(slot);
+            // What a loop writes whole is there from its beginning on: nothing reads it before it has been written.
+            for &list in whole.get(&slot).into_iter().flatten() {
+                versions += 1;
+                self.open(&mut blocks, list, &mut versions)?.write(list, slot, (order, versions)).map_err(at)?;
+            }
             if let Some(number) = begins.filter(|number| !loops.over.contains(number)) {
                 loops.before.entry(number).or_insert_with(|| blocks.clone());
             }

@@ -2,20 +2,13 @@
 //! kernel allows it.
 
 use plimsoll_base::{Bytes, Panels, Result};
-use plimsoll_device::{BufferRef, Command, DeviceKind, KernelCall, Place, Step, StepArg, Work};
+use plimsoll_device::{BufferRef, Command, DeviceKind, KernelCall, Place, Step, Work};
 use plimsoll_graph::id::Id;
 
 use super::{Checked, wrong};
+use crate::access::{Access, overlap, roles};
 use crate::pack::label;
 use crate::plan::{DeviceId, PlanCall, Queue};
-
-/// The access of a command to a block's bytes.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Access {
-    pub buffer: BufferRef,
-    pub reads: bool,
-    pub writes: bool,
-}
 
 /// For each queue and command, its inputs and outputs.
 pub(super) type Accesses = Vec<Vec<Vec<Access>>>;
@@ -136,7 +129,7 @@ impl Checked<'_> {
 
     fn kernel(&self, device: DeviceId, command: &Command, call: &KernelCall) -> Result<Vec<Access>> {
         let step = self.step(device, call)?;
-        let roles = self.roles(device, call, step)?;
+        let roles = roles(self.libraries[device.index()], call, step)?;
         if roles.len() != command.args.len() {
             return Err(wrong(format!("{} takes {} arguments, not {}", call.variant.name, roles.len(), command.args.len())));
         }
@@ -174,30 +167,6 @@ impl Checked<'_> {
             return Err(wrong(format!("{} has no such variant {}", spec.name, call.variant.name)));
         }
         call.variant.steps.get(call.step as usize).ok_or_else(|| wrong(format!("{} has no step {}", call.variant.name, call.step)))
-    }
-
-    /// Bytes of each argument of a step, and whether it is read or written.
-    fn roles(&self, device: DeviceId, call: &KernelCall, step: &Step) -> Result<Vec<Role>> {
-        let arguments = self.libraries[device.index()].arguments(&call.request)?;
-        let laid_out = |index| call.variant.laid_out.filter(|laid_out| laid_out.argument as usize == index).map(|laid_out| laid_out.panels);
-        let input = |(index, bytes): (usize, &u64)| Role { bytes: *bytes, reads: true, writes: false, panels: laid_out(index) };
-        let output = |(index, bytes): (usize, &u64)| {
-            let reads = arguments.updates_first && index == 0;
-            Role { bytes: *bytes, reads, writes: true, panels: None }
-        };
-        let inputs = arguments.inputs.iter().enumerate().map(input);
-        let all: Vec<Role> = inputs.chain(arguments.outputs.iter().enumerate().map(output)).collect();
-        let Some(args) = &step.args else { return Ok(all) };
-        let before = &call.variant.steps[..call.step as usize];
-        let role = |arg: &StepArg| match *arg {
-            StepArg::Argument(index) => all.get(index as usize).copied(),
-            StepArg::Between(index) => {
-                let is_written = before.iter().flat_map(|step| step.args.iter().flatten()).any(|earlier| earlier == arg);
-                let bytes = call.variant.between.get(index as usize)?;
-                Some(Role { bytes: *bytes, reads: is_written, writes: !is_written, panels: None })
-            }
-        };
-        args.iter().map(|arg| role(arg).ok_or_else(|| wrong(format!("{} has no {arg:?}", call.variant.name)))).collect()
     }
 
     fn scratch(&self, device: DeviceId, command: &Command, step: &Step) -> Result<()> {
@@ -276,20 +245,4 @@ impl Checked<'_> {
         }
         Ok(accesses)
     }
-}
-
-/// How a kernel takes an argument.
-#[derive(Clone, Copy)]
-struct Role {
-    bytes: u64,
-    reads: bool,
-    writes: bool,
-    /// The panels that it is in.
-    panels: Option<Panels>,
-}
-
-/// Whether two buffers have a byte in common.
-pub(super) fn overlap(a: BufferRef, b: BufferRef) -> bool {
-    let end = |buffer: BufferRef| buffer.offset.saturating_add(buffer.bytes);
-    a.place == b.place && a.bytes > 0 && b.bytes > 0 && a.offset < end(b) && b.offset < end(a)
 }

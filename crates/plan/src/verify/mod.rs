@@ -12,6 +12,7 @@ mod commands;
 mod loops;
 mod peak;
 mod schedule;
+mod whole;
 
 use plimsoll_base::{Error, Result};
 use plimsoll_device::{Command, DeviceSpec, Library};
