@@ -2,8 +2,8 @@
 //!
 //!     cargo run --release --manifest-path bench/Cargo.toml --bin cards
 //!
-//! A queue with a feed of 4 bytes, so many kernels, and a fetch of 16 bytes. "caller": the thread that submits and waits. "all": all threads
-//! of the process, the device's and the mock driver's among them. The least of seven measurements.
+//! A queue with a feed of 4 bytes, so many kernels, and a fetch of 16 bytes. "caller": the thread that pushes and waits. "all": all threads
+//! of the process, the mock driver's among them. The least of seven measurements.
 
 use std::path::Path;
 use std::sync::Arc;

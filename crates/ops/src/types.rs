@@ -3,7 +3,7 @@
 //! Nothing lists them. A small node is made for each type that the table of operations allows, with inputs of shapes and values that
 //! its rules accept, and the requests that it becomes are put to the library. So a type is here when a plan would take it.
 
-use plimsoll_base::{ArgType, DataType, Result};
+use plimsoll_base::{ArgType, Code, DataType, Result};
 use plimsoll_device::{DeviceSpec, Library};
 use plimsoll_graph::{ArgDef, AttrDef, AttrList, AttrValue, Attrs, HostTensor, Node, OpDef, PartialShape, Shape};
 use plimsoll_request::KernelRequest;
@@ -122,10 +122,46 @@ struct Asked {
     outputs: Vec<ArgType>,
 }
 
+/// One of [`SHAPES`].
+type Tried = u8;
+
+/// The inputs, by themselves and two at a time, that rules refuse whatever the others are. Rules refuse no less where they know more, so
+/// that all shapes of many inputs need not be tried.
+struct Refused {
+    /// Input and shape have a number. Those of one, then those of two; none where that was not asked.
+    answers: Vec<Option<bool>>,
+    inputs: usize,
+}
+
+impl Refused {
+    fn new(inputs: usize) -> Refused {
+        let one = inputs * SHAPES.len();
+        // The rules themselves are asked as fast about two inputs.
+        Refused { answers: vec![None; if inputs < 3 { 0 } else { one + one * one }], inputs }
+    }
+
+    /// Whether some of these are refused, as `ask` says where that was not asked before.
+    fn has(&mut self, shapes: &[Tried], ask: impl Fn(&[(usize, Tried)]) -> bool) -> bool {
+        if self.answers.is_empty() {
+            return false;
+        }
+        let one = self.inputs * SHAPES.len();
+        let number = |input: usize| input * SHAPES.len() + usize::from(shapes[input]);
+        let mut is_refused = |at: usize, some: &[(usize, Tried)]| *self.answers[at].get_or_insert_with(|| ask(some));
+        let of = |input: usize| (input, shapes[input]);
+        let mut singles = 0..shapes.len();
+        singles.any(|input| is_refused(number(input), &[of(input)]))
+            || (0..shapes.len()).any(|first| {
+                let mut behind = first + 1..shapes.len();
+                behind.any(|second| is_refused(one + number(first) * one + number(second), &[of(first), of(second)]))
+            })
+    }
+}
+
 /// Inputs and attributes that are tried.
 #[derive(Clone, Debug)]
 struct Attempt {
-    shapes: Vec<&'static [u64]>,
+    shapes: Vec<Tried>,
     value: Option<Values>,
     list: usize,
 }
@@ -150,9 +186,14 @@ impl Probe<'_> {
                 let Some(asked) = self.asked(*data_type, *list) else { continue };
                 let count = asked.inputs.len();
                 let holds_ints = asked.inputs.iter().any(|arg| matches!(arg.base, DataType::Int32 | DataType::Int64));
+                let arrangements: Vec<Vec<Tried>> = self.by_names(count).into_iter().chain(arrangements(count)).collect();
                 for value in VALUES.iter().take(if holds_ints { VALUES.len() } else { 1 }) {
-                    for shapes in self.by_names(count).into_iter().chain(arrangements(count)) {
-                        let attempt = Attempt { shapes, value: *value, list: *list };
+                    let mut refused = Refused::new(count);
+                    for shapes in &arrangements {
+                        if refused.has(shapes, |some| self.is_refused(&asked, some, *value)) {
+                            continue;
+                        }
+                        let attempt = Attempt { shapes: shapes.clone(), value: *value, list: *list };
                         if self.has_kernels(&asked, &attempt) {
                             return Some(attempt);
                         }
@@ -164,8 +205,8 @@ impl Probe<'_> {
     }
 
     /// The shapes of an update by rows: those of variables and gradients, of the indices, and of numbers.
-    fn by_names(&self, inputs: usize) -> Option<Vec<&'static [u64]>> {
-        let shape = |arg: &ArgDef| -> &'static [u64] {
+    fn by_names(&self, inputs: usize) -> Option<Vec<Tried>> {
+        let shape = |arg: &ArgDef| -> &[u64] {
             let is_variable = arg.is_ref || arg.data_type == DataType::Resource.number();
             match arg.name.as_str() {
                 "grad" => &[2, 2],
@@ -174,7 +215,8 @@ impl Probe<'_> {
                 _ => &[],
             }
         };
-        (self.def.inputs.len() == inputs).then(|| self.def.inputs.iter().map(shape).collect())
+        let tried = |arg: &ArgDef| SHAPES.iter().position(|dims| *dims == shape(arg)).map(|at| at as Tried);
+        if self.def.inputs.len() == inputs { self.def.inputs.iter().map(tried).collect() } else { None }
     }
 
     /// A node for a type, and what it takes and gives; none where there is no such node.
@@ -196,16 +238,40 @@ impl Probe<'_> {
         })
     }
 
+    /// Whether the rules refuse some inputs, whatever the shapes of the others are.
+    fn is_refused(&self, asked: &Asked, some: &[(usize, Tried)], value: Option<Values>) -> bool {
+        let unknown = |arg: &ArgType| match arg.base {
+            DataType::Resource => resource(asked.data_type, PartialShape::unknown()),
+            base => Fact { is_ref: arg.is_ref, ..Fact::new(base, PartialShape::unknown()) },
+        };
+        let mut inputs: Vec<Fact> = asked.inputs.iter().map(unknown).collect();
+        for &(input, tried) in some {
+            match input_fact(asked.data_type, &asked.inputs[input], (input, tried), value) {
+                Ok(fact) => inputs[input] = fact,
+                Err(_) => return true,
+            }
+        }
+        self.inferred(asked, &inputs).is_err_and(|error| error.code() == Code::InvalidArgument)
+    }
+
+    /// What the rules say of the results.
+    fn inferred(&self, asked: &Asked, inputs: &[Fact]) -> Result<Vec<Fact>> {
+        let fact = |arg: &ArgType| Fact { is_ref: arg.is_ref, ..Fact::new(arg.base, PartialShape::unknown()) };
+        let mut cx = InferCx::new(&asked.node, inputs, asked.outputs.iter().map(fact).collect());
+        (self.rules.infer)(&mut cx)?;
+        Ok(cx.outputs)
+    }
+
     fn requests(&self, asked: &Asked, attempt: &Attempt) -> Option<Vec<KernelRequest>> {
         let Asked { data_type, node, .. } = asked;
-        let inputs = inputs(*data_type, &asked.inputs, attempt)?;
-        let fact = |arg: &ArgType| Fact { is_ref: arg.is_ref, ..Fact::new(arg.base, PartialShape::unknown()) };
-        let mut cx = InferCx::new(node, &inputs, asked.outputs.iter().map(fact).collect());
-        (self.rules.infer)(&mut cx).ok()?;
-        if !cx.outputs.is_empty() && cx.outputs.iter().all(|fact| fact.value.is_some()) {
+        let each = asked.inputs.iter().zip(&attempt.shapes).enumerate();
+        let inputs: Vec<Fact> =
+            each.map(|(input, (arg, tried))| input_fact(*data_type, arg, (input, *tried), attempt.value).ok()).collect::<Option<_>>()?;
+        let outputs = self.inferred(asked, &inputs).ok()?;
+        if !outputs.is_empty() && outputs.iter().all(|fact| fact.value.is_some()) {
             return Some(Vec::new());
         }
-        let outputs = cx.outputs.iter().map(meta).collect::<Option<Vec<Meta>>>()?;
+        let outputs = outputs.iter().map(meta).collect::<Option<Vec<Meta>>>()?;
         let metas = inputs.iter().map(meta).collect::<Option<Vec<Meta>>>()?;
         let values: Vec<Option<HostTensor>> = inputs.iter().map(|fact| fact.value.clone()).collect();
         lowered(self.rules.lower, &KernelCx { node, inputs: &metas, outputs: &outputs, values: &values }).ok()
@@ -227,29 +293,31 @@ impl Probe<'_> {
     }
 }
 
-/// The inputs of an attempt.
-fn inputs(main: Option<DataType>, types: &[ArgType], attempt: &Attempt) -> Option<Vec<Fact>> {
-    let fact = |(input, (arg, dims)): (usize, (&ArgType, &&'static [u64]))| -> Result<Fact> {
-        let shape = Shape::from(dims.to_vec());
-        if arg.base == DataType::Resource {
-            let handle = Some((main.unwrap_or(DataType::Float), PartialShape::from(&shape)));
-            return Ok(Fact { handle, ..Fact::new(DataType::Resource, PartialShape::from(&Shape::scalar())) });
+/// The handle of a variable.
+fn resource(main: Option<DataType>, shape: PartialShape) -> Fact {
+    let handle = Some((main.unwrap_or(DataType::Float), shape));
+    Fact { handle, ..Fact::new(DataType::Resource, PartialShape::from(&Shape::scalar())) }
+}
+
+/// An input of an attempt.
+fn input_fact(main: Option<DataType>, arg: &ArgType, (input, tried): (usize, Tried), value: Option<Values>) -> Result<Fact> {
+    let shape = Shape::from(SHAPES[usize::from(tried)].to_vec());
+    if arg.base == DataType::Resource {
+        return Ok(resource(main, PartialShape::from(&shape)));
+    }
+    let fact = Fact { is_ref: arg.is_ref, ..Fact::new(arg.base, PartialShape::from(&shape)) };
+    match value {
+        Some(value) if matches!(arg.base, DataType::Int32 | DataType::Int64 | DataType::Float) && !arg.is_ref => {
+            let values: Vec<i64> = (0..shape.elements()?).map(|index| value(input, index)).collect();
+            let floats = || values.iter().map(|value| *value as f32).collect::<Vec<f32>>();
+            let value = match arg.base {
+                DataType::Float => HostTensor::from_slice(shape, &floats())?,
+                base => int_tensor(&values, shape, base)?,
+            };
+            Ok(Fact { value: Some(value), ..fact })
         }
-        let fact = Fact { is_ref: arg.is_ref, ..Fact::new(arg.base, PartialShape::from(&shape)) };
-        match attempt.value {
-            Some(value) if matches!(arg.base, DataType::Int32 | DataType::Int64 | DataType::Float) && !arg.is_ref => {
-                let values: Vec<i64> = (0..shape.elements()?).map(|index| value(input, index)).collect();
-                let floats = || values.iter().map(|value| *value as f32).collect::<Vec<f32>>();
-                let value = match arg.base {
-                    DataType::Float => HostTensor::from_slice(shape, &floats())?,
-                    base => int_tensor(&values, shape, base)?,
-                };
-                Ok(Fact { value: Some(value), ..fact })
-            }
-            _ => Ok(fact),
-        }
-    };
-    types.iter().zip(&attempt.shapes).enumerate().map(|pair| fact(pair).ok()).collect()
+        _ => Ok(fact),
+    }
 }
 
 /// The value of an attribute that has no default.
@@ -282,10 +350,11 @@ fn guessed(attr: &AttrDef, main: Option<DataType>, list: usize) -> Option<AttrVa
 
 /// The shapes of so many inputs: all that there are where they are few; otherwise a run of one shape, then one of another, and the
 /// last maybe as the first.
-fn arrangements(inputs: usize) -> Vec<Vec<&'static [u64]>> {
-    let mut all: Vec<Vec<&'static [u64]>> = SHAPES.iter().map(|shape| vec![*shape; inputs]).collect();
-    for first in SHAPES {
-        for second in SHAPES {
+fn arrangements(inputs: usize) -> Vec<Vec<Tried>> {
+    let shapes = || 0..SHAPES.len() as Tried;
+    let mut all: Vec<Vec<Tried>> = shapes().map(|shape| vec![shape; inputs]).collect();
+    for first in shapes() {
+        for second in shapes() {
             for cut in 1..inputs {
                 let run = [vec![first; cut], vec![second; inputs - cut]].concat();
                 let mut ends = run.clone();
@@ -298,7 +367,7 @@ fn arrangements(inputs: usize) -> Vec<Vec<&'static [u64]>> {
         let count = SHAPES.len().pow(inputs as u32);
         let nth = |mut number: usize| {
             let digit = |_| {
-                let shape = SHAPES[number % SHAPES.len()];
+                let shape = (number % SHAPES.len()) as Tried;
                 number /= SHAPES.len();
                 shape
             };

@@ -14,7 +14,7 @@ use crate::access::{named, overlap, written};
 use crate::buffers::{CommandAt, Holds};
 use crate::plan::{Plan, Queue};
 
-/// Leaves out commands that no later one needs. The others stay in their order, and memory stays as it is. All commands stay where a
+/// Leaves out commands that no later one needs. The others stay in their order; memory and the predicted time stay as they are. All commands stay where a
 /// library does not say what its kernels write.
 pub(crate) fn leave_out(plan: &mut Plan, libraries: &[&dyn Library]) {
     let is_loop = |command: &Command| matches!(command.work, Work::Loop { .. });
@@ -100,7 +100,13 @@ fn renumber(plan: &mut Plan, left: &[HashMap<usize, usize>]) {
             commands.push(command);
         }
         let stays = |at: &usize| !left.contains_key(at);
-        queue.seconds = (0..queue.seconds.len()).filter(stays).map(|at| queue.seconds[at]).collect();
+        // The next command has the time, too: a plan is predicted to take as long as schedules are taken to that have the zeros.
+        let mut spare = 0.0;
+        let seconds = queue.seconds.iter().enumerate().filter_map(|(at, seconds)| {
+            spare += seconds;
+            stays(&at).then(|| std::mem::take(&mut spare))
+        });
+        queue.seconds = seconds.collect();
         queue.nodes = (0..queue.nodes.len()).filter(stays).map(|at| queue.nodes[at].clone()).collect();
         queue.bytes = (0..queue.bytes.len()).filter(stays).map(|at| queue.bytes[at]).collect();
         queue.program = Arc::new(Program { commands });
