@@ -1,7 +1,8 @@
-//! What the commands of a plan read and write.
+//! What the commands of a plan, and requests for rows, read and write.
 
-use plimsoll_base::{Error, Panels, Result};
+use plimsoll_base::{DataType, Error, Panels, Result};
 use plimsoll_device::{BufferRef, Command, KernelCall, Library, Place, Step, StepArg, Work};
+use plimsoll_request::gather::{Gather, ScatterOp};
 
 /// The access of a command to a block's bytes.
 #[derive(Clone, Copy, Debug)]
@@ -69,6 +70,16 @@ pub(crate) fn written(library: &dyn Library, command: &Command) -> Result<Vec<Bu
 /// All buffers that a command names.
 pub(crate) fn named(command: &Command) -> impl Iterator<Item = BufferRef> + '_ {
     command.args.iter().copied().chain(command.scratch).chain(command.worker_scratch).chain(command.guard)
+}
+
+/// Of a request that replaces one row of some, at an index that is one integer: the shape of the rows, and the index's type.
+pub(crate) fn replaced_row(gather: &Gather) -> Option<(&[u64], DataType)> {
+    match gather {
+        Gather::Scatter {
+            op: ScatterOp::Update, index_type, shape, indices: 1, depth: 1, scalar_updates: false, ignore: false, ..
+        } => Some((shape, *index_type)),
+        _ => None,
+    }
 }
 
 /// Whether two buffers have a byte in common.

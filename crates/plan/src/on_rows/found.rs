@@ -6,10 +6,11 @@ use plimsoll_base::DataType;
 use plimsoll_device::{KernelCall, Step};
 use plimsoll_graph::IdVec;
 use plimsoll_request::KernelRequest;
-use plimsoll_request::gather::{Gather, ScatterOp};
+use plimsoll_request::gather::Gather;
 use plimsoll_request::on_rows::RowOf;
 
 use crate::Request;
+use crate::access::replaced_row;
 use crate::lir::{Arg, Edges, Home, Lir, ValueId, View, Work, WorkId, WorkKind};
 
 /// Works on rows have at most so many arguments, as others.
@@ -286,21 +287,10 @@ fn is_in(lir: &Lir, row: &Row, value: ValueId) -> bool {
 /// The row that a work writes into a list, in place: of the tensor that is its third input.
 pub(super) fn put(work: &Work) -> Option<Row> {
     let WorkKind::Kernel { call, args } = &work.kind else { return None };
-    let KernelRequest::Gather(Gather::Scatter {
-        op: ScatterOp::Update,
-        index_type,
-        shape,
-        indices: 1,
-        depth: 1,
-        scalar_updates: false,
-        ignore: false,
-        ..
-    }) = &*call.request
-    else {
-        return None;
-    };
+    let KernelRequest::Gather(gather) = &*call.request else { return None };
+    let (shape, index_type) = replaced_row(gather)?;
     let is_in_place = args[..] == [Arg::Output(0), Arg::Input(1), Arg::Input(2), Arg::Output(0)];
-    row_of(work, *shape.first()?, *index_type).filter(|_| is_in_place)
+    row_of(work, *shape.first()?, index_type).filter(|_| is_in_place)
 }
 
 /// The row that a work copies from a list.

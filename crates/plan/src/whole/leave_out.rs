@@ -9,16 +9,15 @@ use plimsoll_device::{BufferRef, Command, Library, Program, Wait, Work};
 use plimsoll_graph::id::Id;
 use plimsoll_request::KernelRequest;
 
-use super::{Commands, body, of_constants, plain, written_whole};
+use super::{Commands, body, has_loops, of_constants, plain, written_whole};
 use crate::access::{named, overlap, written};
 use crate::buffers::{CommandAt, Holds};
 use crate::plan::{Plan, Queue};
 
-/// Leaves out commands that no later one needs. The others stay in their order; memory and the predicted time stay as they are. All commands stay where a
-/// library does not say what its kernels write.
+/// Leaves out commands that no later one needs. The others stay in their order; memory and the predicted time stay as they are. All
+/// commands stay where a library does not say what its kernels write.
 pub(crate) fn leave_out(plan: &mut Plan, libraries: &[&dyn Library]) {
-    let is_loop = |command: &Command| matches!(command.work, Work::Loop { .. });
-    if !plan.queues.iter().any(|queue| queue.program.commands.iter().any(is_loop)) {
+    if !has_loops(&plan.queues) {
         return;
     }
     let of_queue = |queue: &Queue| queue.program.commands.iter().map(|command| written(libraries[queue.device.index()], command)).collect();
@@ -26,11 +25,9 @@ pub(crate) fn leave_out(plan: &mut Plan, libraries: &[&dyn Library]) {
     let constants = of_constants(plan);
     let mut left: Vec<HashMap<usize, usize>> = Vec::with_capacity(all.len());
     for (index, (queue, written)) in plan.queues.iter().zip(&all).enumerate() {
-        let others = Commands::others(&all, index);
+        let others = Commands::others(&plan.queues, index);
         let commands = Commands { commands: &queue.program.commands, written, others: &others, constants: &constants };
-        let elsewhere = plan.queues.iter().enumerate().filter(|(other, _)| *other != index);
-        let elsewhere: Vec<BufferRef> = elsewhere.flat_map(|(_, other)| other.program.commands.iter().flat_map(named)).collect();
-        left.push(fills(&commands, &elsewhere));
+        left.push(fills(&commands));
     }
     if left.iter().any(|left| !left.is_empty()) {
         renumber(plan, &left);
@@ -38,14 +35,11 @@ pub(crate) fn leave_out(plan: &mut Plan, libraries: &[&dyn Library]) {
 }
 
 /// The commands of a queue that write zeros which nothing needs, each with the first command of the loop that writes there.
-fn fills(queue: &Commands<'_>, elsewhere: &[BufferRef]) -> HashMap<usize, usize> {
+fn fills(queue: &Commands<'_>) -> HashMap<usize, usize> {
     let bodies: Vec<Range<usize>> = (0..).zip(queue.commands).filter_map(|(at, command)| body(at, command)).collect();
     let mut fills = HashMap::new();
     for (begin, lists) in written_whole(queue) {
         for list in lists {
-            if elsewhere.iter().any(|other| overlap(*other, list)) {
-                continue;
-            }
             let is_at = |at: &usize| named(&queue.commands[*at]).any(|other| overlap(other, list));
             let last = (0..begin).rev().find(is_at);
             let is_within = |at: usize| bodies.iter().any(|body| body.contains(&at));

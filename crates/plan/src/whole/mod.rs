@@ -15,11 +15,10 @@ use plimsoll_base::DataType;
 use plimsoll_device::{BufferRef, Command, KernelCall, Work};
 use plimsoll_graph::HostTensor;
 use plimsoll_request::KernelRequest;
-use plimsoll_request::gather::{Gather, ScatterOp};
 
 use self::numbers::{Known, MOST, Numbers};
-use crate::access::{is_in_arena, named, overlap};
-use crate::plan::{Plan, PlanConstant};
+use crate::access::{is_in_arena, named, overlap, replaced_row};
+use crate::plan::{Plan, PlanConstant, Queue};
 
 pub(crate) use self::leave_out::leave_out;
 
@@ -31,7 +30,7 @@ pub(crate) struct Commands<'a> {
     pub commands: &'a [Command],
     /// For each of them, every buffer that it writes.
     pub written: &'a [Vec<BufferRef>],
-    /// The buffers that other queues write.
+    /// The buffers that other queues name. What is there is not followed.
     pub others: &'a [BufferRef],
     /// The elements of constants of one integer, by number.
     pub constants: &'a [Option<(DataType, i64)>],
@@ -49,9 +48,6 @@ struct Row {
 /// A command that fails ends the run: nothing reads a list that has been written in part.
 pub(crate) fn written_whole(queue: &Commands<'_>) -> Vec<(usize, Vec<BufferRef>)> {
     let (mut found, mut at) = (Vec::new(), 0);
-    if !queue.commands.iter().any(|command| matches!(command.work, Work::Loop { .. })) {
-        return found;
-    }
     let mut numbers = Numbers::default();
     while let Some(command) = queue.commands.get(at) {
         let Some(body) = body(at, command) else {
@@ -73,6 +69,11 @@ pub(crate) fn written_whole(queue: &Commands<'_>) -> Vec<(usize, Vec<BufferRef>)
     found
 }
 
+/// Whether a plan has a loop.
+pub(crate) fn has_loops(queues: &[Queue]) -> bool {
+    queues.iter().flat_map(|queue| &queue.program.commands).any(|command| matches!(command.work, Work::Loop { .. }))
+}
+
 /// The commands of the body of a loop that begins with a command.
 fn body(at: usize, command: &Command) -> Option<Range<usize>> {
     match command.work {
@@ -91,9 +92,15 @@ pub(crate) fn of_constants(plan: &Plan) -> Vec<Option<(DataType, i64)>> {
 }
 
 impl Commands<'_> {
-    /// The buffers that other queues write.
-    pub fn others(written: &[Vec<Vec<BufferRef>>], queue: usize) -> Vec<BufferRef> {
-        written.iter().enumerate().filter(|(other, _)| *other != queue).flat_map(|(_, other)| other.iter().flatten().copied()).collect()
+    /// The buffers that other queues name.
+    pub fn others(queues: &[Queue], queue: usize) -> Vec<BufferRef> {
+        let others = queues.iter().enumerate().filter(|(other, _)| *other != queue);
+        others.flat_map(|(_, other)| other.program.commands.iter().flat_map(named)).collect()
+    }
+
+    /// Whether another queue names a byte of a buffer.
+    fn is_shared(&self, buffer: BufferRef) -> bool {
+        self.others.iter().any(|other| overlap(*other, buffer))
     }
 
     /// The lists that a loop writes whole which has a first iteration. The numbers are those before it.
@@ -123,7 +130,11 @@ impl Commands<'_> {
             let is_whole = |number: &usize| {
                 let (at, row) = &rows[*number];
                 let is_all = is_counter[*number] && trips <= MOST && u64::try_from(trips) == Ok(row.rows);
-                is_all && is_in_arena(row.list) && self.commands[*at].guard.is_none() && self.is_written_only(row.list, *at, &body)
+                is_all
+                    && is_in_arena(row.list)
+                    && !self.is_shared(row.list)
+                    && self.commands[*at].guard.is_none()
+                    && self.is_written_only(row.list, *at, &body)
             };
             return (0..rows.len()).filter(is_whole).map(|number| rows[number].1.list).collect();
         }
@@ -167,7 +178,7 @@ impl Commands<'_> {
         let made = if command.guard.is_none() { numbers.made(command, self.constants) } else { Vec::new() };
         self.written[at].iter().for_each(|buffer| numbers.forget(*buffer));
         for (buffer, data_type, known) in made {
-            if is_in_arena(buffer) && !self.others.iter().any(|other| overlap(*other, buffer)) {
+            if is_in_arena(buffer) && !self.is_shared(buffer) {
                 numbers.set(buffer, data_type, known);
             }
         }
@@ -197,16 +208,10 @@ fn rows(command: &Command) -> Vec<Row> {
         Some(Row { list, rows, index: (index, index_type) })
     };
     match &*call.request {
-        KernelRequest::Gather(Gather::Scatter {
-            op: ScatterOp::Update,
-            index_type,
-            shape,
-            indices: 1,
-            depth: 1,
-            scalar_updates: false,
-            ignore: false,
-            ..
-        }) => shape.first().and_then(|rows| row(0, 1, 3, *rows, *index_type)).into_iter().collect(),
+        KernelRequest::Gather(gather) => {
+            let replaced = replaced_row(gather).and_then(|(shape, index_type)| row(0, 1, 3, *shape.first()?, index_type));
+            replaced.into_iter().collect()
+        }
         KernelRequest::OnRows(on_rows) => {
             let Ok(arguments) = on_rows.request.arguments() else { return Vec::new() };
             // Inputs, lists, indices of the rows that are read, indices of those that are written, outputs.

@@ -4,10 +4,11 @@ use std::collections::BTreeSet;
 
 use plimsoll_graph::IdVec;
 use plimsoll_request::KernelRequest;
-use plimsoll_request::gather::{Gather, ScatterOp};
+use plimsoll_request::gather::Gather;
 
 use super::counts::Counts;
 use super::{definitions_in, unguarded, uses_in};
+use crate::access::replaced_row;
 use crate::fit::bodies;
 use crate::fit::problem::overwriting;
 use crate::lir::{Arg, Home, Lir, RegionId, Trips, ValueId, Work, WorkId, WorkKind};
@@ -153,12 +154,9 @@ fn written(lir: &Lir, work: &Work, (body, index, param): (RegionId, usize, Value
     let (view, result) = (&work.inputs[index], region.results[index]);
     let [writer] = uses[param][..] else { return None };
     let scatter = &lir.works[writer];
-    let (Gather::Scatter { op: ScatterOp::Update, shape, indices: 1, depth: 1, scalar_updates: false, ignore: false, .. }, args) =
-        gather(scatter)?
-    else {
-        return None;
-    };
-    let is_whole = result != param && scatter.outputs == [result] && uses[result].is_empty() && shape.as_slice() == view.shape.dims();
+    let (gather, args) = gather(scatter)?;
+    let (shape, _) = replaced_row(gather)?;
+    let is_whole = result != param && scatter.outputs == [result] && uses[result].is_empty() && shape == view.shape.dims();
     let reads_it = scatter.inputs[0].value == param && scatter.inputs[1..].iter().all(|input| input.value != param);
     let as_expected = *args == [Arg::Output(0), Arg::Input(1), Arg::Input(2), Arg::Output(0)] && scatter.inputs.len() == 3;
     let is_twice = region.results.iter().filter(|other| **other == result).count() > 1;
